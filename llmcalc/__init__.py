@@ -1,0 +1,1 @@
+"""Exact figures of language models from their public configs."""

@@ -1,0 +1,98 @@
+"""Families: short readers from a raw config to an :class:`~llmcalc.arch.model.Architecture`.
+
+One line of ``READERS`` names the module that reads a ``model_type``; the module is imported when it is needed.
+Its ``read(fields)`` gets the language model's own block. Wrappers (vision, audio) are read by :mod:`.wrappers`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import import_module
+
+from llmcalc.arch.families import registry
+from llmcalc.arch.fields import Fields, Notes
+from llmcalc.arch.model import Architecture
+from llmcalc.errors import InvalidInputError, UnsupportedArchitectureError
+
+
+def model_types() -> list[str]:
+    """Every model_type that can be read, sorted."""
+    return sorted({*registry.READERS, *registry.WRAPPERS})
+
+
+def reader(module: str) -> Callable[[Fields], Architecture]:
+    """The ``read`` of a family module."""
+    function: Callable[[Fields], Architecture] = import_module(f"llmcalc.arch.families.{module}").read
+    return function
+
+
+def read_config(
+    data: Mapping[str, object],
+    *,
+    where: str = "config.json",
+    as_family: str | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Architecture:
+    """A raw config as an architecture, with every assumption and warning that reading it brought up.
+
+    Raises: UnsupportedArchitectureError for a model_type nobody reads, InvalidInputError for an impossible field or an
+    override that nobody read.
+    """
+    model_type = family_of(data, where, as_family)
+    notes = Notes()
+    fields = Fields(data, model_type=model_type, where=where, notes=notes, overrides=overrides)
+    fields.ignore("model_type")
+    module = registry.WRAPPERS.get(model_type) or registry.READERS[model_type]
+    try:
+        architecture = reader(module)(fields)
+    except RecursionError:
+        raise InvalidInputError(f"{where}: the config is nested too deeply") from None
+    _check_overrides(fields, overrides or {})
+    unread = sorted(fields.unread())
+    if unread:
+        notes.warn("config fields that were not used and are not known to be harmless: " + ", ".join(unread[:12])
+                   + (f" and {len(unread) - 12} more" if len(unread) > 12 else ""))  # fmt: skip
+    return replace(
+        architecture,
+        model_type=model_type,
+        warnings=(*architecture.warnings, *notes.warnings),
+        assumptions=(*architecture.assumptions, *notes.assumptions),
+    )
+
+
+def family_of(data: Mapping[str, object], where: str, as_family: str | None) -> str:
+    """The model_type to read a config as: ``--as``, the config's own, or what its class name implies."""
+    if as_family is not None:
+        known = registry.ALIASES.get(as_family, as_family)
+        if known not in registry.READERS and known not in registry.WRAPPERS:
+            raise UnsupportedArchitectureError(f"--as {as_family}: no such family", _close(as_family))
+        return known
+    found = data.get("model_type")
+    if not isinstance(found, str) or not found:
+        found = registry.type_from_class(data.get("architectures"))
+        if not found:
+            raise UnsupportedArchitectureError(
+                f"{where}: model_type is missing, so the layout of the layers is not known",
+                "say which family it is with --as FAMILY (for instance --as llama)",
+            )
+    known = registry.ALIASES.get(found, found)
+    known = registry.remote_code(known, data)
+    if known not in registry.READERS and known not in registry.WRAPPERS:
+        raise UnsupportedArchitectureError(f"{where}: model_type {found!r} is not known", _close(found))
+    return known
+
+
+def _close(name: str) -> str:
+    near = difflib.get_close_matches(name, model_types(), n=4, cutoff=0.5) or ["llama", "qwen3", "deepseek_v3"]
+    return f"close families: {', '.join(near)}; read it as one of them with --as FAMILY"
+
+
+def _check_overrides(fields: Fields, overrides: Mapping[str, object]) -> None:
+    for key in overrides:
+        if key not in fields.notes.overrides_used:
+            raise InvalidInputError(
+                f"--set {key}: nothing reads this field in a {fields.model_type} config",
+                "use a field of the config, dotted where it is nested (text_config.num_hidden_layers)",
+            )

@@ -1,0 +1,232 @@
+"""Dense decoders that differ by switches: one row of the table a family.
+
+A switch is a value, or the name of the config field that holds it (``"?attention_bias"``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from llmcalc.arch.attention import Attention, Gate, QkNorm
+from llmcalc.arch.base import FULL, Norm, Scope, Weight
+from llmcalc.arch.ffn import FeedForward
+from llmcalc.arch.fields import Fields
+from llmcalc.arch.model import Architecture, Layer, Named
+from llmcalc.arch.positions import Alibi, Positions, Sinusoidal
+from llmcalc.arch.families import windows
+from llmcalc.arch.families.build import block, decoder, embed, head_width, key_value_heads, layer_norm, rms, rope, table
+
+Switch = bool | str
+Style = Literal["pre", "sandwich", "post", "outer", "parallel", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The switches of a family. q, k, v, o, mlp: biases. window: the rule that gives each layer its scope."""
+
+    qkv: Switch = False
+    o: Switch = False
+    mlp: Switch = False
+    gated: bool = True
+    norm: Literal["rms", "layer", "none"] = "rms"
+    norm_bias: Switch = True
+    norm_offset: bool = False
+    final: bool = True
+    style: Style = "pre"
+    parallel_norms: int = 1
+    qk_norm: QkNorm | str = "none"
+    qk_form: Literal["rms", "layer"] = "rms"
+    qk_norm_bias: bool = False
+    gate: Gate = "none"
+    sinks: bool = False
+    window: str = "none"
+    positions: Literal["rope", "learned", "alibi", "sinusoidal", "none"] = "rope"
+    position_offset: int = 0
+    head_bias: Switch = False
+    width_factor: int = 0
+    inner_norm: bool = False
+    multi_query: bool = False
+    embed_norm: bool = False
+    tie: bool | None = None
+    ffn_extra: tuple[Weight, ...] = ()
+
+
+def switch(fields: Fields, value: Switch) -> bool:
+    """A switch's value, read from the field it names where it names one (``!`` negates)."""
+    if isinstance(value, bool):
+        return value
+    if value.startswith("!"):
+        return not fields.flag(value[1:])
+    return fields.flag(value.removeprefix("?"))
+
+
+LLAMA = Layout(qkv="?attention_bias", o="?attention_bias", mlp="?mlp_bias")
+QWEN3 = Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="head", window="upper")
+CLASSIC = Layout(qkv=True, o=True, mlp=True, gated=False, norm="layer", width_factor=4)
+GEMMA = Layout(norm_offset=True, qkv="?attention_bias", o="?attention_bias")
+
+# Apertus' activation has two learned numbers (arXiv:2411.13010); its two constants are stored buffers.
+XIELU = (
+    Weight("act_fn.alpha_p", (1,), "scalar"), Weight("act_fn.alpha_n", (1,), "scalar"),
+    Weight("act_fn.beta", (1,), "buffer"), Weight("act_fn.eps", (1,), "buffer"),
+)  # fmt: skip
+
+LAYOUTS: dict[str, Layout] = {
+    "llama": LLAMA,
+    "mistral": Layout(window="every"),
+    "ministral": Layout(window="typed"),
+    "ministral3": Layout(window="every"),
+    "internlm": Layout(qkv="?bias", o="?bias"),
+    "internlm2": Layout(qkv="?bias", o="?bias"),
+    "internlm3": Layout(qkv="?qkv_bias", o="?bias", mlp="?bias"),
+    "baichuan": Layout(),
+    "xverse": Layout(),
+    "orion": Layout(norm="layer"),
+    "minicpm": Layout(tie=None),
+    "cwm": Layout(window="typed"),
+    "helium": LLAMA,
+    "arcee": replace(LLAMA, gated=False),
+    "iquestcoder": LLAMA,
+    "exaone": Layout(),
+    "granite": LLAMA,
+    "granite_swa": replace(LLAMA, sinks=True, window="typed"),
+    "seed_oss": Layout(qkv="?attention_bias", o="?attention_out_bias", mlp="?mlp_bias"),
+    "smollm3": replace(LLAMA, window="typed"),
+    "hyperclovax": replace(LLAMA, style="?use_post_norm"),  # type: ignore[arg-type]
+    "qwen2": Layout(qkv=True, window="upper"),
+    "qwen3": QWEN3,
+    "mellum": QWEN3,
+    "gemma": GEMMA,
+    "gemma2": replace(GEMMA, style="sandwich", window="alternate"),
+    "vaultgemma": replace(GEMMA, window="alternate"),
+    "gemma3_text": replace(GEMMA, style="sandwich", qk_norm="head", window="gemma3"),
+    "olmo": Layout(norm="none", qkv="?attention_bias", o="?attention_bias"),
+    "olmo2": Layout(style="post", qk_norm="full", qkv="?attention_bias", o="?attention_bias"),
+    "olmo3": Layout(style="post", qk_norm="full", qkv="?attention_bias", o="?attention_bias", window="period4"),
+    "exaone4": Layout(style="post", qk_norm="head", window="exaone4"),
+    "apertus": Layout(gated=False, qk_norm="head", qkv="?attention_bias", o="?attention_bias", ffn_extra=XIELU),
+    "phi3": Layout(window="every"),
+    "glm": Layout(qkv="?attention_bias"),
+    "glm4": Layout(qkv="?attention_bias", style="sandwich"),
+    "hunyuan_v1_dense": Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="head"),
+    "nemotron": Layout(
+        qkv="?attention_bias", o="?attention_bias", mlp="?mlp_bias", gated=False, norm="layer", norm_offset=True
+    ),
+    "ernie4_5": Layout(qkv="?use_bias", o="?use_bias", mlp="?use_bias"),
+    "bitnet": Layout(qkv="?attention_bias", o="?attention_bias", mlp="?mlp_bias", inner_norm=True),
+    "nanochat": Layout(norm="none", gated=False, qk_norm="weightless"),
+    "starcoder2": Layout(
+        qkv="?use_bias", o="?use_bias", mlp="?use_bias", gated=False, norm="layer", window="every"
+    ),
+    "jais2": Layout(qkv="?attention_bias", o="?attention_bias", mlp="?mlp_bias", gated=False, norm="layer"),
+    "phi": replace(CLASSIC, style="parallel", head_bias=True, qk_norm="?qk_layernorm", qk_form="layer", qk_norm_bias=True),
+    "persimmon": replace(CLASSIC, qk_norm="?qk_layernorm", qk_form="layer", qk_norm_bias=True),
+    "gpt2": replace(CLASSIC, positions="learned"),
+    "gpt_bigcode": replace(CLASSIC, positions="learned", multi_query=True),
+    "gpt_neo": replace(CLASSIC, qkv=False, positions="learned", window="gpt_neo"),
+    "openai-gpt": replace(CLASSIC, positions="learned", final=False, style="outer"),
+    "gpt_neox": replace(CLASSIC, qkv="?attention_bias", o="?attention_bias"),
+    "gptj": replace(CLASSIC, qkv=False, o=False, style="parallel", head_bias=True),
+    "codegen": replace(CLASSIC, qkv=False, o=False, style="parallel", head_bias=True),
+    "biogpt": replace(CLASSIC, positions="learned", position_offset=2),
+    "xglm": replace(CLASSIC, positions="sinusoidal"),
+    "ctrl": replace(CLASSIC, positions="sinusoidal", head_bias=True),
+    "bloom": replace(CLASSIC, positions="alibi", embed_norm=True),
+    "mpt": Layout(
+        qkv="!no_bias", o="!no_bias", mlp="!no_bias", gated=False, norm="layer", norm_bias="!no_bias",
+        positions="alibi", width_factor=4,
+    ),
+}  # fmt: skip
+
+
+def norm_of(fields: Fields, layout: Layout, size: int) -> Norm | None:
+    """The family's norm of that many channels; None where it stores nothing."""
+    if layout.norm == "none":
+        return None
+    if layout.norm == "rms":
+        return rms(size, fields, offset=layout.norm_offset)
+    return layer_norm(size, fields, bias=switch(fields, layout.norm_bias))
+
+
+def qk_norm_of(fields: Fields, layout: Layout) -> QkNorm:
+    """The family's q/k norm, read from its switch where it has one."""
+    if layout.qk_norm.startswith("?"):
+        return "head" if fields.flag(layout.qk_norm[1:]) else "none"
+    return layout.qk_norm  # type: ignore[return-value]
+
+
+def positions_of(fields: Fields, layout: Layout, width: int, kind: str = "") -> Positions | None:
+    """What a layer's attention does with positions."""
+    match layout.positions:
+        case "rope":
+            return rope(fields, width, kind)
+        case "alibi":
+            return Alibi()
+        case "sinusoidal":
+            return Sinusoidal()
+        case _:
+            return None
+
+
+def attention(fields: Fields, layout: Layout, d: int, scope: Scope = FULL, extra: tuple[Weight, ...] = ()) -> Attention:
+    """The family's attention in one scope."""
+    h = fields.integer("num_attention_heads")
+    width, kv = head_width(fields, d, h), key_value_heads(fields, h)
+    if layout.multi_query and fields.flag("multi_query"):
+        kv = 1
+    if layout.inner_norm:
+        extra = (*extra, Weight("attn_sub_norm.weight", (h * width,), "norm", split="column"))
+    qkv = switch(fields, layout.qkv)
+    kind = {"sliding": "sliding_attention", "full": "full_attention"}.get(scope.kind, "")
+    return Attention(
+        d, h, kv, width, width, scope,
+        q_bias=qkv, k_bias=qkv, v_bias=qkv, o_bias=switch(fields, layout.o),
+        qk_norm=qk_norm_of(fields, layout), qk_norm_form=layout.qk_form, qk_norm_bias=layout.qk_norm_bias,
+        sinks=layout.sinks, gate=layout.gate, positions=positions_of(fields, layout, width, kind), extra=extra,
+    )  # fmt: skip
+
+
+def feed_forward(fields: Fields, layout: Layout, d: int) -> FeedForward:
+    """The family's feed-forward; classic families default to four times the width."""
+    f = fields.integer("intermediate_size", null=layout.width_factor * d) if layout.width_factor else fields.integer("intermediate_size")
+    act = fields.text("hidden_act", null="silu" if layout.gated else "gelu")
+    return FeedForward(
+        d, f, layout.gated, act, switch(fields, layout.mlp),
+        inner_norm=layout.inner_norm, extra=layout.ffn_extra,
+    )  # fmt: skip
+
+
+def style_of(fields: Fields, layout: Layout) -> Style:
+    """Where the norms stand."""
+    if layout.style.startswith("?"):
+        return "sandwich" if fields.flag(layout.style[1:]) else "pre"
+    return layout.style
+
+
+def read(fields: Fields) -> Architecture:
+    """A dense decoder by its row of the table."""
+    return build(fields, LAYOUTS[fields.model_type])
+
+
+def build(fields: Fields, layout: Layout) -> Architecture:
+    """A dense decoder by its switches."""
+    d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
+    norm = norm_of(fields, layout, d)
+    ffn, style = feed_forward(fields, layout, d), style_of(fields, layout)
+    made: dict[Scope, Layer] = {}
+    layers = []
+    for scope in windows.layer_scopes(fields, layout.window, count):
+        if scope not in made:
+            mixer = attention(fields, layout, d, scope)
+            made[scope] = block(mixer, ffn, norm, style=style, parallel_norms=layout.parallel_norms)
+        layers.append(made[scope])
+    stem = []
+    if layout.positions == "learned":
+        stem.append(table("model.embed_positions", fields.integer("max_position_embeddings") + layout.position_offset, d))
+    if layout.embed_norm and norm is not None:
+        stem.append(Named("model.embed_layernorm", norm))
+    return decoder(
+        fields, layers, width=d, final=norm if layout.final else None, stem=stem, embedding=embed(fields, d),
+        head_bias=switch(fields, layout.head_bias), tie=layout.tie,
+    )  # fmt: skip

@@ -1,0 +1,203 @@
+"""Linear attention: a matrix of state per head instead of keys and values, updated by a rule and read by the query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from llmcalc.arch.base import ONCE, Norm, Spec, State, StateDtype, Weight, linear, prefixed
+
+
+def conv_state(name: str, groups: int, width: int, kernel: int) -> State:
+    """The last ``kernel`` - 1 inputs of a causal depthwise convolution over ``groups`` x ``width`` channels."""
+    return State(name, (groups, width, kernel - 1), ONCE, "conv", "model")
+
+
+@dataclass(frozen=True, slots=True)
+class GatedDelta(Spec):
+    """Gated delta rule (arXiv:2412.06464): value heads of key x value state, one convolution over q, k and v.
+
+    fused: Qwen3-Next's qkvz and ba matrices; else separate q, k, v, z (gate), b, a.
+    """
+
+    hidden_size: int
+    num_key_heads: int
+    num_value_heads: int
+    key_head_dim: int
+    value_head_dim: int
+    conv_kernel: int
+    state_dtype: StateDtype = "fp32"
+    norm: bool = True
+    extra: tuple[Weight, ...] = ()
+    part = "mixer"
+
+    @property
+    def kind(self) -> str:
+        return "linear_attention"
+
+    def weights(self) -> Iterator[Weight]:
+        d = self.hidden_size
+        keys, values = self.num_key_heads * self.key_head_dim, self.num_value_heads * self.value_head_dim
+        yield from linear("in_proj_qkv", 2 * keys + values, d)
+        yield from linear("in_proj_z", values, d)
+        yield from linear("in_proj_ba", 2 * self.num_value_heads, d)
+        yield Weight("conv1d.weight", (2 * keys + values, 1, self.conv_kernel), "conv", split="column")
+        yield Weight("A_log", (self.num_value_heads,), "scalar", split="column")
+        yield Weight("dt_bias", (self.num_value_heads,), "scalar", split="column")
+        yield from prefixed("norm", Norm(self.value_head_dim).weights())
+        yield from linear("out_proj", d, values, split="row")
+        yield from self.extra
+
+    def state(self) -> Iterator[State]:
+        heads, dk, dv = self.num_value_heads, self.key_head_dim, self.value_head_dim
+        yield State("recurrent_state", (heads, dk, dv), ONCE, "recurrent", self.state_dtype)
+        yield conv_state("conv_state_qk", self.num_key_heads, 2 * dk, self.conv_kernel)
+        yield conv_state("conv_state_v", heads, dv, self.conv_kernel)
+
+    def describe(self) -> str:
+        return (
+            f"a gated delta rule keeps {self.num_value_heads} states of {self.key_head_dim} x {self.value_head_dim} "
+            f"({self.num_key_heads} key heads) and {self.conv_kernel - 1} columns of convolution"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KimiDelta(Spec):
+    """Kimi delta attention (arXiv:2510.26692): a decay per channel; q, k and v each with a convolution.
+
+    decay, gate: ``low_rank`` lin(d, head_dim) + lin(head_dim, q), or ``full`` lin(d, q).
+    """
+
+    hidden_size: int
+    num_heads: int
+    head_dim: int
+    conv_kernel: int
+    decay: Literal["low_rank", "full"] = "low_rank"
+    gate: Literal["low_rank", "full"] = "low_rank"
+    state_dtype: StateDtype = "fp32"
+    part = "mixer"
+
+    @property
+    def kind(self) -> str:
+        return "linear_attention"
+
+    def weights(self) -> Iterator[Weight]:
+        d, width = self.hidden_size, self.num_heads * self.head_dim
+        for name in ("q", "k", "v"):
+            yield from linear(f"{name}_proj", width, d)
+            yield Weight(f"{name}_conv1d.weight", (width, 1, self.conv_kernel), "conv", split="column")
+        yield from self._projection("f", self.decay)
+        yield Weight("dt_bias", (width,), "scalar", split="column", dtype="fp32")
+        yield Weight("A_log", (self.num_heads,), "scalar", split="column", dtype="fp32")
+        yield from linear("b_proj", self.num_heads, d)
+        yield from self._projection("g", self.gate)
+        yield from prefixed("o_norm", Norm(self.head_dim).weights())
+        yield from linear("o_proj", d, width, split="row")
+
+    def _projection(self, name: str, form: str) -> Iterator[Weight]:
+        width = self.num_heads * self.head_dim
+        if form == "full":
+            yield from linear(f"{name}_proj", width, self.hidden_size)
+        else:
+            yield from linear(f"{name}_a_proj", self.head_dim, self.hidden_size, split="none")
+            yield from linear(f"{name}_b_proj", width, self.head_dim)
+
+    def state(self) -> Iterator[State]:
+        heads, width = self.num_heads, self.head_dim
+        yield State("recurrent_state", (heads, width, width), ONCE, "recurrent", self.state_dtype)
+        yield conv_state("conv_state", heads, 3 * width, self.conv_kernel)
+
+    def describe(self) -> str:
+        return (
+            f"Kimi delta attention keeps {self.num_heads} states of {self.head_dim} x {self.head_dim} "
+            f"and {self.conv_kernel - 1} columns of three convolutions"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DecayAttention(Spec):
+    """Linear attention with a decay: lightning (fixed slopes), retention (fixed), GLA (learned, low rank). No conv.
+
+    Source: arXiv:2401.04658 (lightning), 2307.08621 (retention), 2312.06635 (GLA).
+    """
+
+    hidden_size: int
+    num_heads: int
+    key_head_dim: int
+    value_head_dim: int
+    rule: Literal["lightning", "retention", "gla"] = "lightning"
+    gate_rank: int = 0
+    norm_size: int = 0
+    qk_norm: bool = False
+    state_dtype: StateDtype = "fp32"
+    extra: tuple[Weight, ...] = ()
+    part = "mixer"
+
+    @property
+    def kind(self) -> str:
+        return "linear_attention"
+
+    def weights(self) -> Iterator[Weight]:
+        d, keys, values = self.hidden_size, self.num_heads * self.key_head_dim, self.num_heads * self.value_head_dim
+        yield from linear("q_proj", keys, d)
+        yield from linear("k_proj", keys, d)
+        yield from linear("v_proj", values, d)
+        if self.gate_rank:
+            yield from linear("gk_a_proj", self.gate_rank, d, split="none")
+            yield from linear("gk_b_proj", keys, self.gate_rank, bias=True)
+        yield from linear("g_proj", values, d)
+        if self.norm_size:
+            yield from prefixed("norm", Norm(self.norm_size).weights())
+        if self.qk_norm:
+            yield Weight("q_norm.weight", (self.key_head_dim,), "norm")
+            yield Weight("k_norm.weight", (self.key_head_dim,), "norm")
+        yield from linear("o_proj", d, values, split="row")
+        yield from self.extra
+
+    def state(self) -> Iterator[State]:
+        row = (self.num_heads, self.key_head_dim, self.value_head_dim)
+        yield State("recurrent_state", row, ONCE, "recurrent", self.state_dtype)
+
+    def describe(self) -> str:
+        return f"{self.rule} attention keeps {self.num_heads} states of {self.key_head_dim} x {self.value_head_dim}"
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixMemory(Spec):
+    """xLSTM's mLSTM (arXiv:2405.04517): a matrix, a normaliser and a stabiliser per head."""
+
+    hidden_size: int
+    num_heads: int
+    key_head_dim: int
+    value_head_dim: int
+    bias: bool = False
+    norm_bias: bool = False
+    state_dtype: StateDtype = "fp32"
+    part = "mixer"
+
+    @property
+    def kind(self) -> str:
+        return "mlstm"
+
+    def weights(self) -> Iterator[Weight]:
+        d, keys, values = self.hidden_size, self.num_heads * self.key_head_dim, self.num_heads * self.value_head_dim
+        yield from linear("q", keys, d, bias=self.bias)
+        yield from linear("k", keys, d, bias=self.bias)
+        yield from linear("v", values, d, bias=self.bias)
+        yield from linear("ogate_preact", values, d, bias=self.bias)
+        yield from linear("igate_preact", self.num_heads, d, bias=True)
+        yield from linear("fgate_preact", self.num_heads, d, bias=True)
+        yield from prefixed("multihead_norm", Norm(values, "layer", bias=self.norm_bias).weights())
+        yield from linear("out_proj", d, values, bias=self.bias, split="row")
+
+    def state(self) -> Iterator[State]:
+        heads, dk, dv = self.num_heads, self.key_head_dim, self.value_head_dim
+        yield State("matrix_memory", (heads, dk, dv), ONCE, "recurrent", self.state_dtype)
+        yield State("normaliser", (heads, dk), ONCE, "recurrent", self.state_dtype)
+        yield State("stabiliser", (heads,), ONCE, "recurrent", self.state_dtype)
+
+    def describe(self) -> str:
+        return f"an mLSTM keeps {self.num_heads} states of {self.key_head_dim} x {self.value_head_dim}"
+
+

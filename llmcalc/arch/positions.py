@@ -1,0 +1,69 @@
+"""How positions enter a layer. None of these stores a weight, except the relative-bias table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from llmcalc.arch.base import Spec, Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Rope(Spec):
+    """Rotary positions (arXiv:2104.09864). ``width``: rotated channels of a head; ``scaling``: the config's own keys."""
+
+    theta: float
+    width: int
+    scaling: tuple[tuple[str, object], ...] = ()
+
+    def describe(self) -> str:
+        text = f"rotary positions, base {self.theta:,.0f}, {self.width} channels"
+        scaling = dict(self.scaling)
+        form = scaling.get("rope_type") or scaling.get("type")
+        if not form or form == "default":
+            return text
+        factor = scaling.get("factor")
+        return f"{text}, {form}" + (f" x {factor:g}" if isinstance(factor, (int, float)) else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Alibi(Spec):
+    """Linear biases on the scores, a slope per head, nothing stored (arXiv:2108.12409)."""
+
+    def describe(self) -> str:
+        return "ALiBi positions"
+
+
+@dataclass(frozen=True, slots=True)
+class Sinusoidal(Spec):
+    """Fixed sines and cosines added to the embedding; ``rows`` x ``width`` only where a class makes them a parameter."""
+
+    rows: int = 0
+    width: int = 0
+
+    def weights(self) -> Iterator[Weight]:
+        if self.rows:
+            yield Weight("weight", (self.rows, self.width), "embedding")
+
+    def describe(self) -> str:
+        return "sinusoidal positions"
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeBias(Spec):
+    """T5's bucketed bias on the scores; the layer that ``owns`` the table stores buckets x heads (arXiv:1910.10683)."""
+
+    buckets: int
+    heads: int
+    max_distance: int
+    owns: bool
+
+    def weights(self) -> Iterator[Weight]:
+        if self.owns:
+            yield Weight("relative_attention_bias.weight", (self.buckets, self.heads), "embedding", split="column")
+
+    def describe(self) -> str:
+        return f"relative bias in {self.buckets} buckets"
+
+
+Positions = Rope | Alibi | Sinusoidal | RelativeBias

@@ -1,0 +1,29 @@
+"""Residual streams that are more than a sum: hyper-connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from llmcalc.arch.base import Spec, Weight
+
+
+@dataclass(frozen=True, slots=True)
+class HyperConnection(Spec):
+    """One site of a stream of ``streams`` copies: how a sublayer reads, writes and mixes them (arXiv:2409.19606).
+
+    ``outputs``: rows of the projection, (2 + m) x m with a mixing matrix (mHC), 2 x m without, m at the head.
+    """
+
+    hidden_size: int
+    streams: int
+    outputs: int
+    scales: int
+
+    def weights(self) -> Iterator[Weight]:
+        yield Weight("fn", (self.outputs, self.streams * self.hidden_size), "matmul", dtype="fp32")
+        yield Weight("base", (self.outputs,), "scalar", dtype="fp32")
+        yield Weight("scale", (self.scales,), "scalar", dtype="fp32")
+
+    def describe(self) -> str:
+        return f"a residual stream of {self.streams} copies"

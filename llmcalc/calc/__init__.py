@@ -1,0 +1,1 @@
+"""Calculators: pure functions of an architecture."""

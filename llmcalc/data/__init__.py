@@ -1,0 +1,1 @@
+"""Facts: model configs, class defaults."""

@@ -1,0 +1,1 @@
+"""How real engines allocate the same arrays."""

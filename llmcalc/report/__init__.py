@@ -1,0 +1,1 @@
+"""One report, rendered as text, JSON, CSV or Markdown."""
