@@ -142,4 +142,3 @@ class Attention(Spec):
         }.get(self.scope.kind, "")
         shared = ", with another layer's cache" if self.cache == "borrowed" else ""
         return heads + seen + shared
-

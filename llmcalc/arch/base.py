@@ -52,7 +52,10 @@ class Weight(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """Which positions a layer keeps and a query sees. ``size``: window w, chunk c, rate r or a fixed count."""
+    """Which positions a layer keeps and a query sees.
+
+    ``size``: window w, chunk c, rate r, a fixed count, or the positions seen on either side (bidirectional; 0: all).
+    """
 
     kind: ScopeKind
     size: int = 0
@@ -128,13 +131,19 @@ class Step(NamedTuple):
         last = self.past + self.new
         match scope.kind:
             case "bidirectional":
-                return self.new * last
+                return _both_ways(scope.size, last) if scope.size else self.new * last
             case "source" | "image":
                 return self.new * self.source
             case "fixed":
                 return self.new * scope.size
             case _:
                 return _seen(scope, last) - _seen(scope, self.past)
+
+
+def _both_ways(half: int, n: int) -> int:
+    """Pairs of n positions that lie at most ``half`` apart, in an encoder that sees all n at once."""
+    half = min(half, n - 1)
+    return n + 2 * half * n - half * (half + 1)
 
 
 def _seen(scope: Scope, n: int) -> int:

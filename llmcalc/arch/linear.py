@@ -18,7 +18,8 @@ def conv_state(name: str, groups: int, width: int, kernel: int) -> State:
 class GatedDelta(Spec):
     """Gated delta rule (arXiv:2412.06464): value heads of key x value state, one convolution over q, k and v.
 
-    fused: Qwen3-Next's qkvz and ba matrices; else separate q, k, v, z (gate), b, a.
+    layout: ``fused`` Qwen3-Next's qkvz and ba matrices, ``split`` Qwen3.5's qkv, z, b and a, ``separate`` one matrix
+    and one convolution each (OLMo-Hybrid, FLA): names differ, sizes do not.
     """
 
     hidden_size: int
@@ -30,6 +31,7 @@ class GatedDelta(Spec):
     state_dtype: StateDtype = "fp32"
     norm: bool = True
     extra: tuple[Weight, ...] = ()
+    layout: Literal["fused", "split", "separate"] = "split"
     part = "mixer"
 
     @property
@@ -37,17 +39,35 @@ class GatedDelta(Spec):
         return "linear_attention"
 
     def weights(self) -> Iterator[Weight]:
-        d = self.hidden_size
-        keys, values = self.num_key_heads * self.key_head_dim, self.num_value_heads * self.value_head_dim
-        yield from linear("in_proj_qkv", 2 * keys + values, d)
-        yield from linear("in_proj_z", values, d)
-        yield from linear("in_proj_ba", 2 * self.num_value_heads, d)
-        yield Weight("conv1d.weight", (2 * keys + values, 1, self.conv_kernel), "conv", split="column")
+        separate, values = self.layout == "separate", self.num_value_heads * self.value_head_dim
+        for name, rows in self._projections():
+            yield from linear(name, rows, self.hidden_size)
+        for name, channels in self._convolutions():
+            yield Weight(f"{name}.weight", (channels, 1, self.conv_kernel), "conv", split="column")
         yield Weight("A_log", (self.num_value_heads,), "scalar", split="column")
         yield Weight("dt_bias", (self.num_value_heads,), "scalar", split="column")
-        yield from prefixed("norm", Norm(self.value_head_dim).weights())
-        yield from linear("out_proj", d, values, split="row")
+        yield from prefixed("o_norm" if separate else "norm", Norm(self.value_head_dim).weights())
+        yield from linear("o_proj" if separate else "out_proj", self.hidden_size, values, split="row")
         yield from self.extra
+
+    def _projections(self) -> tuple[tuple[str, int], ...]:
+        keys, values = self.num_key_heads * self.key_head_dim, self.num_value_heads * self.value_head_dim
+        heads = self.num_value_heads
+        match self.layout:
+            case "fused":
+                return ("in_proj_qkvz", 2 * keys + 2 * values), ("in_proj_ba", 2 * heads)
+            case "split":
+                qkv = ("in_proj_qkv", 2 * keys + values)
+                return qkv, ("in_proj_z", values), ("in_proj_b", heads), ("in_proj_a", heads)
+            case "separate":
+                wide = (("q_proj", keys), ("k_proj", keys), ("v_proj", values), ("g_proj", values))
+                return *wide, ("b_proj", heads), ("a_proj", heads)
+
+    def _convolutions(self) -> tuple[tuple[str, int], ...]:
+        keys, values = self.num_key_heads * self.key_head_dim, self.num_value_heads * self.value_head_dim
+        if self.layout == "separate":
+            return ("q_conv1d", keys), ("k_conv1d", keys), ("v_conv1d", values)
+        return (("conv1d", 2 * keys + values),)
 
     def state(self) -> Iterator[State]:
         heads, dk, dv = self.num_value_heads, self.key_head_dim, self.value_head_dim
@@ -117,8 +137,9 @@ class KimiDelta(Spec):
 
 @dataclass(frozen=True, slots=True)
 class DecayAttention(Spec):
-    """Linear attention with a decay: lightning (fixed slopes), retention (fixed), GLA (learned, low rank). No conv.
+    """Linear attention with a decay: lightning (fixed slopes), retention (fixed), GLA (learned, low rank).
 
+    ``conv_kernel``: FLA's optional convolutions on q, k and v (0: none). ``gate``: on the output, lin(d, values).
     Source: arXiv:2401.04658 (lightning), 2307.08621 (retention), 2312.06635 (GLA).
     """
 
@@ -132,6 +153,10 @@ class DecayAttention(Spec):
     qk_norm: bool = False
     state_dtype: StateDtype = "fp32"
     extra: tuple[Weight, ...] = ()
+    gate: bool = True
+    bias: bool = False
+    out_bias: bool = False
+    conv_kernel: int = 0
     part = "mixer"
 
     @property
@@ -140,24 +165,29 @@ class DecayAttention(Spec):
 
     def weights(self) -> Iterator[Weight]:
         d, keys, values = self.hidden_size, self.num_heads * self.key_head_dim, self.num_heads * self.value_head_dim
-        yield from linear("q_proj", keys, d)
-        yield from linear("k_proj", keys, d)
-        yield from linear("v_proj", values, d)
+        for name, width in (("q", keys), ("k", keys), ("v", values)):
+            yield from linear(f"{name}_proj", width, d, bias=self.bias)
+            if self.conv_kernel:
+                yield Weight(f"{name}_conv1d.weight", (width, 1, self.conv_kernel), "conv", split="column")
         if self.gate_rank:
             yield from linear("gk_a_proj", self.gate_rank, d, split="none")
             yield from linear("gk_b_proj", keys, self.gate_rank, bias=True)
-        yield from linear("g_proj", values, d)
+        if self.gate:
+            yield from linear("g_proj", values, d)
         if self.norm_size:
             yield from prefixed("norm", Norm(self.norm_size).weights())
         if self.qk_norm:
             yield Weight("q_norm.weight", (self.key_head_dim,), "norm")
             yield Weight("k_norm.weight", (self.key_head_dim,), "norm")
-        yield from linear("o_proj", d, values, split="row")
+        yield from linear("o_proj", d, values, bias=self.out_bias, split="row")
         yield from self.extra
 
     def state(self) -> Iterator[State]:
         row = (self.num_heads, self.key_head_dim, self.value_head_dim)
         yield State("recurrent_state", row, ONCE, "recurrent", self.state_dtype)
+        if self.conv_kernel:
+            width = 2 * self.key_head_dim + self.value_head_dim
+            yield conv_state("conv_state", self.num_heads, width, self.conv_kernel)
 
     def describe(self) -> str:
         return f"{self.rule} attention keeps {self.num_heads} states of {self.key_head_dim} x {self.value_head_dim}"
@@ -199,5 +229,3 @@ class MatrixMemory(Spec):
 
     def describe(self) -> str:
         return f"an mLSTM keeps {self.num_heads} states of {self.key_head_dim} x {self.value_head_dim}"
-
-

@@ -117,7 +117,7 @@ class Placed(NamedTuple):
     """A weight with the number of blocks that hold one like it, how often a pass runs it, and its place."""
 
     weight: Weight
-    count: int
+    blocks: int
     calls: int
     stack: StackName
     branch: str
@@ -126,14 +126,14 @@ class Placed(NamedTuple):
     @property
     def size(self) -> int:
         """Numbers stored in all its blocks."""
-        return self.count * self.weight.size
+        return self.blocks * self.weight.size
 
 
 class Held(NamedTuple):
     """A cached array of one layer, the layer's kind and spec, and how many calls keep one like it."""
 
     state: State
-    count: int
+    calls: int
     kind: str
     spec: Spec
     depths: tuple[int, ...]
@@ -227,12 +227,14 @@ class Stack:
 class Architecture:
     """What a model is: its stacks, the names its files tie together, and what the reader had to assume.
 
+    model_type: the config's; decoder_type: that of the language model's own block, where they differ.
     ties: pairs (name, the name whose tensor it is). uncounted: parts the config names and no reader describes.
     dtype: the model's own number format. cache_format: what the config says keys and values are stored in, if it does.
     """
 
     model_type: str
     decoder: Stack
+    decoder_type: str = ""
     encoder: Stack | None = None
     towers: tuple[Stack, ...] = ()
     mtp: tuple[Stack, ...] = ()
@@ -262,8 +264,17 @@ class Architecture:
 
     @cached_property
     def states(self) -> tuple[Held, ...]:
-        """Every array that one sequence keeps (the decoder's; encoders and towers keep nothing)."""
-        return tuple(self.decoder.held())
+        """Every array that one sequence keeps (the decoder's; encoders and towers keep nothing), equal ones once."""
+        merged: list[Held] = []
+        for held in self.decoder.held():
+            for index, known in enumerate(merged):
+                if known.state == held.state and known.spec == held.spec:
+                    depths = (*known.depths, *held.depths)
+                    merged[index] = known._replace(calls=known.calls + held.calls, depths=depths)
+                    break
+            else:
+                merged.append(held)
+        return tuple(merged)
 
     @cached_property
     def aliases(self) -> frozenset[str]:

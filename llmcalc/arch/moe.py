@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from llmcalc.arch.base import Norm, Spec, Weight, linear, prefixed
+from llmcalc.arch.base import FULL, Norm, Scope, Spec, State, Weight, linear, prefixed
 from llmcalc.arch.ffn import FeedForward
+from llmcalc.arch.positions import Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +86,55 @@ class MixtureOfExperts(Spec):
         if self.latent_size:
             text += f", at a latent width of {self.latent_size:,}"
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureOfAttentionHeads(Spec):
+    """JetMoE's attention: query and output matrices are experts, keys and values are shared by all of them.
+
+    A token's k experts give it k x kv query heads. Source: arXiv:2404.07413.
+    """
+
+    hidden_size: int
+    num_experts: int
+    num_experts_per_tok: int
+    num_key_value_heads: int
+    head_dim: int
+    positions: Positions | None = None
+    part = "attention"
+
+    @property
+    def kind(self) -> str:
+        return "full_attention"
+
+    @property
+    def scope(self) -> Scope:
+        """Every position."""
+        return FULL
+
+    def weights(self) -> Iterator[Weight]:
+        d, width = self.hidden_size, self.num_key_value_heads * self.head_dim
+        yield Weight("experts.router.weight", (self.num_experts, d), "router")
+        for name, shape in (("input", (width, d)), ("output", (d, width))):
+            yield Weight(
+                f"experts.{{}}.{name}.weight",
+                shape,
+                "matmul",
+                self.num_experts,
+                self.num_experts_per_tok,
+                split="expert",
+            )
+        yield Weight("experts.bias", (d,), "bias")
+        yield from linear("kv_proj", 2 * width, d)
+
+    def state(self) -> Iterator[State]:
+        row = (self.num_key_value_heads, self.head_dim)
+        yield State("keys", row, FULL, "key")
+        yield State("values", row, FULL, "value")
+
+    def describe(self) -> str:
+        kv = self.num_key_value_heads
+        return (
+            f"{self.num_experts_per_tok} of {self.num_experts} attention experts, {kv * self.num_experts_per_tok} query "
+            f"heads of {self.head_dim} over {kv} key/value heads"
+        )

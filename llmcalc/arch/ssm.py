@@ -58,7 +58,10 @@ class Mamba1(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Mamba2(Spec):
-    """Mamba-2 / SSD (arXiv:2405.21060): heads x head_dim x state_size; its convolution covers x, B and C."""
+    """Mamba-2 / SSD (arXiv:2405.21060): heads x head_dim x state_size; its convolution covers x, B and C.
+
+    ``proj_bias``: on both projections; ``out_bias`` where the output's differs (Falcon-H1).
+    """
 
     hidden_size: int
     num_heads: int
@@ -71,6 +74,7 @@ class Mamba2(Spec):
     proj_bias: bool = False
     gated_norm: bool = True
     state_dtype: StateDtype = "fp32"
+    out_bias: bool | None = None
     part = "mixer"
 
     @property
@@ -97,7 +101,8 @@ class Mamba2(Spec):
             yield Weight(name, (self.num_heads,), "scalar", split="column")
         if self.gated_norm:
             yield Weight("norm.weight", (self.inner,), "norm", split="column")
-        yield from linear("out_proj", self.hidden_size, self.inner, bias=self.proj_bias, split="row")
+        bias = self.proj_bias if self.out_bias is None else self.out_bias
+        yield from linear("out_proj", self.hidden_size, self.inner, bias=bias, split="row")
 
     def state(self) -> Iterator[State]:
         row = (self.num_heads, self.head_dim, self.state_size)

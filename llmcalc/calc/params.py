@@ -1,10 +1,105 @@
-"""Parameters: how many, and where."""
+"""Parameters: how many there are, where they are, and how many one token passes."""
 
 from __future__ import annotations
 
-from llmcalc.arch.model import Architecture
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from llmcalc.arch.model import Architecture, Placed
+from llmcalc.errors import UnsupportedLayerError
+from llmcalc.figure import Figure, product, total
+
+SOURCE = "sum over the stored tensors of every block, each a product of its dimensions"
+TEXT = ("encoder", "decoder")
 
 
-def total(architecture: Architecture) -> int:
-    """Every parameter of the model class, ties once; stored buffers and MTP heads apart."""
-    return sum(p.size for p in architecture.weights if p.weight.role != "buffer" and not architecture.shares(p))
+@dataclass(frozen=True, slots=True)
+class ParamCount:
+    """Parameters by the definitions of the command line; all are counts.
+
+    ``figure`` is ``total_params`` with its derivation; its parts sum exactly. ``active`` the same for one token.
+    """
+
+    total_params: int
+    text_params: int
+    untied_params: int
+    stored_params: int
+    active_params: int
+    embedding_params: int
+    lm_head_params: int
+    non_embedding_params: int
+    router_bias_params: int
+    mtp_params: int
+    vision_params: int
+    audio_params: int
+    figure: Figure
+    active: Figure
+
+
+def params(architecture: Architecture) -> ParamCount:
+    """Count the parameters of a model.
+
+    Raises: UnsupportedLayerError where the config has a part that no reader describes. Checked: tests/test_params.py
+    """
+    if architecture.uncounted:
+        raise UnsupportedLayerError(
+            f"{architecture.model_type}: {', '.join(architecture.uncounted)} is not described here, so a total would "
+            "leave it out",
+            "kv-cache and inspect still answer for the language model",
+        )
+    stored = [p for p in architecture.weights if p.weight.role != "buffer"]
+    unique = [p for p in stored if not architecture.shares(p)]
+    buffers = [p for p in architecture.weights if p.weight.role == "buffer"]
+    extra = [p for stack in architecture.mtp for p in stack.placed()]
+    text = [p for p in unique if p.stack in TEXT]
+    figure = _tree(unique, "total parameters", lambda p: p.weight.copies)
+    active = _tree(text, "active parameters", lambda p: p.weight.active)
+    outside = _sum(p for p in unique if p.stack in TEXT and p.weight.role in ("embedding", "head"))
+    return ParamCount(
+        total_params=figure.value,
+        text_params=_sum(text),
+        untied_params=_sum(stored),
+        stored_params=figure.value + _sum(extra) + _sum(buffers),
+        active_params=active.value,
+        embedding_params=_sum(p for p in unique if p.weight.role == "embedding" and _is_token_table(p)),
+        lm_head_params=_sum(p for p in stored if p.branch == "lm_head"),
+        non_embedding_params=figure.value - outside,
+        router_bias_params=_sum(p for p in buffers if "correction_bias" in p.weight.name or "expert_bias" in p.weight.name),
+        mtp_params=_sum(extra),
+        vision_params=_sum(p for p in unique if p.stack in ("vision", "projector")),
+        audio_params=_sum(p for p in unique if p.stack == "audio"),
+        figure=figure,
+        active=active,
+    )  # fmt: skip
+
+
+def _sum(placed: Iterable[Placed]) -> int:
+    return sum(p.size for p in placed)
+
+
+def _is_token_table(placed: Placed) -> bool:
+    return placed.stack in TEXT and placed.weight.split == "vocab"
+
+
+def _tree(placed: list[Placed], name: str, copies: Callable[[Placed], int]) -> Figure:
+    """Stacks, their branches, and in each branch every tensor with its dimensions."""
+    stacks: dict[str, dict[str, list[Figure]]] = {}
+    for p in placed:
+        stacks.setdefault(p.stack, {}).setdefault(p.branch, []).append(_leaf(p, copies(p)))
+    parts = []
+    for stack, branches in stacks.items():
+        inner = tuple(total(branch, "parameters", tuple(leaves)) for branch, leaves in branches.items())
+        parts.append(total(stack, "parameters", inner))
+    return total(name, "parameters", tuple(parts), SOURCE)
+
+
+def _leaf(placed: Placed, copies: int) -> Figure:
+    weight = placed.weight
+    factors = [("layers" if placed.blocks > 1 else "layer", placed.blocks)] if placed.path else []
+    if "{}" in weight.name:
+        factors.append(("experts", copies))
+    names = ("", "") if len(weight.shape) != 2 else ("out", "in")
+    if weight.role == "embedding" and len(weight.shape) == 2:
+        names = ("rows", "wide")
+    dims = [(names[index] if index < 2 else "", size) for index, size in enumerate(weight.shape)]
+    return product(weight.name, "parameters", (*factors, *dims))

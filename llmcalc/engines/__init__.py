@@ -1,1 +1,25 @@
-"""How real engines allocate the same arrays."""
+"""How real engines allocate the same arrays: one rule an engine, by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from llmcalc.engines.base import Engine
+from llmcalc.errors import InvalidInputError
+
+ENGINES: dict[str, tuple[str, str]] = {
+    "none": ("none", "ExactArrays"),
+    "transformers": ("transformers", "TransformersEngine"),
+}
+
+
+def find(name: str) -> Engine:
+    """The engine of that name.
+
+    Raises: InvalidInputError.
+    """
+    if name not in ENGINES:
+        raise InvalidInputError(f"--engine {name}: no such engine", f"known engines: {', '.join(ENGINES)}")
+    module, klass = ENGINES[name]
+    engine: Engine = getattr(import_module(f"llmcalc.engines.{module}"), klass)()
+    return engine

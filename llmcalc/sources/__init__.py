@@ -1,1 +1,105 @@
-"""Where a config comes from."""
+"""Where a config comes from: the catalogue, a file or folder, standard input, the Hub.
+
+Each source returns a :class:`~llmcalc.sources.raw.RawConfig`; :func:`resolve` picks the source by how MODEL is written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, get_args
+
+from llmcalc.arch.fields import SourceKind
+from llmcalc.errors import InvalidInputError, NotFoundError, SourceError
+from llmcalc.sources import catalogue
+from llmcalc.sources.raw import Provenance, RawConfig, Tensor
+
+__all__ = ["Provenance", "RawConfig", "Tensor", "resolve"]
+
+_SUFFIXES: Final = (".json", ".gguf")
+_REPO: Final = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
+
+
+def resolve(ref: str, *, source: str | None = None) -> RawConfig:
+    """The config that ``ref`` names, with its provenance and what is odd about it.
+
+    Args: ref: ``-``, a path, a bare name of the catalogue, ``org/name`` or ``org/name@revision``.
+        source: one of catalog, local, hub, gguf, stdin, where the spelling shall not decide.
+    Raises: SourceError (NotFoundError, GatedError, OfflineError, MalformedConfigError), or InvalidInputError for a
+        source of another name.
+    """
+    if source is not None and source not in get_args(SourceKind):
+        raise InvalidInputError(f"--source {source!r:.40}: expected catalog, local, hub or gguf")
+    if not ref.strip():
+        raise NotFoundError("no model is named: it is an empty string", "llmcalc models lists the names")
+    kind = source or _kind(ref)
+    if kind == "catalog":
+        return _read_catalogue(ref)
+    if kind == "hub":
+        return _read_hub(ref)
+    if kind == "gguf":
+        from llmcalc.sources.gguf import read_gguf  # noqa: PLC0415
+
+        return read_gguf(Path(ref))
+    from llmcalc.sources import local  # noqa: PLC0415
+
+    if kind == "repo":
+        return _read_repo(ref)
+    return local.read_stdin() if ref == "-" or kind == "stdin" else local.read_local(ref)
+
+
+def _kind(ref: str) -> str:
+    """The source that the spelling names; ``repo`` for org/name, which three sources may have."""
+    if ref == "-":
+        return "stdin"
+    name, at, _ = ref.partition("@")
+    suffixed = ref.lower().endswith(_SUFFIXES)
+    if _REPO.fullmatch(name) and not suffixed:
+        return "hub" if at else "repo"
+    if suffixed or ref.startswith((".", "~")) or "/" in name or os.sep in name:
+        return "local"
+    return "hub" if at and name and not _exists(ref) else "local" if at and "/" in ref else "catalog"
+
+
+def _read_repo(ref: str) -> RawConfig:
+    """``org/name``: a folder here, else a catalogue model's own hub id, else the Hub."""
+    if os.path.isdir(ref):
+        from llmcalc.sources.local import read_local  # noqa: PLC0415
+
+        raw = read_local(ref)
+        note = f"{ref} is read as the folder of that name here; --source hub asks the Hub instead"
+        return replace(raw, warnings=(note, *raw.warnings))
+    entry = catalogue.find_hub_id(ref)
+    return catalogue.read(entry, ref) if entry else _read_hub(ref)
+
+
+def _read_catalogue(ref: str) -> RawConfig:
+    try:
+        return catalogue.read_named(ref)
+    except NotFoundError as error:
+        if _exists(ref):
+            kind = "folder" if os.path.isdir(ref) else "file"
+            path = ref if os.path.isabs(ref) else f".{os.sep}{ref}"
+            error.hint = f"a {kind} of that name is here: write it as {path}"
+        raise
+
+
+def _read_hub(ref: str) -> RawConfig:
+    from llmcalc.sources.hub import read_hub  # noqa: PLC0415
+
+    try:
+        return read_hub(ref)
+    except SourceError as error:
+        near = catalogue.suggestions(ref.partition("@")[0], 2, cutoff=0.75)
+        if near and "catalogue" not in error.hint:
+            error.hint += f"; the catalogue has {' and '.join(near)}, which need no network"
+        raise
+
+
+def _exists(ref: str) -> bool:
+    try:
+        return os.path.lexists(ref)
+    except ValueError:
+        return False

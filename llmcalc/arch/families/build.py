@@ -101,7 +101,9 @@ def every_nth_full(layers: int, period: int, *, last: bool = True, last_full: bo
     return full
 
 
-def scopes(fields: Fields, full: Sequence[bool], window: int | None, kind: Literal["sliding", "chunked"] = "sliding") -> list[Scope]:
+def scopes(
+    fields: Fields, full: Sequence[bool], window: int | None, kind: Literal["sliding", "chunked"] = "sliding"
+) -> list[Scope]:
     """A scope per layer: full where told so or where there is no window."""
     narrow = Scope(kind, window) if window else FULL
     return [FULL if is_full else narrow for is_full in full]
@@ -192,11 +194,12 @@ def decoder(
         last = (*last, Named("lm_head", Head(head_rows or vocab, head_width or width, head_bias)))
         ties = (("lm_head.weight", f"{tokens.name}.weight"),) if tie else ()
     elif shape == "score":
-        last = (*last, Named("score", Projection(_labels(fields), width)))
+        last = (*last, Named("score", Projection(labels(fields), width)))
     stack = Stack("decoder", prefix, tuple(layers), first, last, tuple(schedule))
     return Architecture(
         model_type=fields.model_type,
         decoder=stack,
+        decoder_type=fields.model_type,
         encoder=encoder,
         towers=tuple(towers),
         mtp=tuple(mtp),
@@ -221,10 +224,10 @@ def _head(fields: Fields) -> Literal["lm_head", "score", "none"]:
     return "lm_head"
 
 
-def _labels(fields: Fields) -> int:
+def labels(fields: Fields) -> int:
     """Rows of a classifier: ``num_labels``, else the labels named in ``id2label``, else two."""
-    labels = fields.raw("id2label")
-    count = len(labels) if isinstance(labels, dict) else 2
+    named = fields.raw("id2label")
+    count = len(named) if isinstance(named, dict) else 2
     return fields.integer("num_labels", null=count)
 
 

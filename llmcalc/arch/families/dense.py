@@ -5,17 +5,18 @@ A switch is a value, or the name of the config field that holds it (``"?attentio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmcalc.arch.attention import Attention, Gate, QkNorm
-from llmcalc.arch.base import FULL, Norm, Scope, Weight
+from llmcalc.arch.base import FULL, Extra, Norm, Scope, Weight
+from llmcalc.arch.families import windows
+from llmcalc.arch.families.build import block, decoder, embed, head_width, key_value_heads, layer_norm, rms, rope, table
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer, Named
 from llmcalc.arch.positions import Alibi, Positions, Sinusoidal
-from llmcalc.arch.families import windows
-from llmcalc.arch.families.build import block, decoder, embed, head_width, key_value_heads, layer_norm, rms, rope, table
 
 Switch = bool | str
 Style = Literal["pre", "sandwich", "post", "outer", "parallel", "none"]
@@ -33,9 +34,9 @@ class Layout:
     norm_bias: Switch = True
     norm_offset: bool = False
     final: bool = True
-    style: Style = "pre"
+    style: str = "pre"
     parallel_norms: int = 1
-    qk_norm: QkNorm | str = "none"
+    qk_norm: str = "none"
     qk_form: Literal["rms", "layer"] = "rms"
     qk_norm_bias: bool = False
     gate: Gate = "none"
@@ -50,6 +51,8 @@ class Layout:
     embed_norm: bool = False
     tie: bool | None = None
     ffn_extra: tuple[Weight, ...] = ()
+    attention_extra: Callable[[int, int, int], tuple[Weight, ...]] | None = None
+    residual_vectors: tuple[str, ...] = ()
 
 
 def switch(fields: Fields, value: Switch) -> bool:
@@ -64,6 +67,10 @@ def switch(fields: Fields, value: Switch) -> bool:
 LLAMA = Layout(qkv="?attention_bias", o="?attention_bias", mlp="?mlp_bias")
 QWEN3 = Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="head", window="upper")
 CLASSIC = Layout(qkv=True, o=True, mlp=True, gated=False, norm="layer", width_factor=4)
+COHERE = Layout(
+    qkv="?attention_bias", o="?attention_bias", norm="layer", norm_bias=False, style="parallel",
+    qk_norm="?use_qk_norm:per_head", qk_form="layer",
+)  # fmt: skip
 GEMMA = Layout(norm_offset=True, qkv="?attention_bias", o="?attention_bias")
 
 # Apertus' activation has two learned numbers (arXiv:2411.13010); its two constants are stored buffers.
@@ -71,6 +78,17 @@ XIELU = (
     Weight("act_fn.alpha_p", (1,), "scalar"), Weight("act_fn.alpha_n", (1,), "scalar"),
     Weight("act_fn.beta", (1,), "buffer"), Weight("act_fn.eps", (1,), "buffer"),
 )  # fmt: skip
+
+
+def doge_mask(_heads: int, kv: int, width: int) -> tuple[Weight, ...]:
+    """Doge's dynamic mask: a decay per key/value head and the projection that weighs positions."""
+    return (Weight("A", (kv,), "scalar"), Weight("dt_proj.weight", (kv, kv * width), "matmul"))
+
+
+def differential(_heads: int, _kv: int, width: int) -> tuple[Weight, ...]:
+    """DiffLlama's four lambda vectors (arXiv:2410.05258)."""
+    return tuple(Weight(f"lambda_{name}", (width,), "scalar") for name in ("q1", "k1", "q2", "k2"))
+
 
 LAYOUTS: dict[str, Layout] = {
     "llama": LLAMA,
@@ -93,9 +111,15 @@ LAYOUTS: dict[str, Layout] = {
     "granite_swa": replace(LLAMA, sinks=True, window="typed"),
     "seed_oss": Layout(qkv="?attention_bias", o="?attention_out_bias", mlp="?mlp_bias"),
     "smollm3": replace(LLAMA, window="typed"),
-    "hyperclovax": replace(LLAMA, style="?use_post_norm"),  # type: ignore[arg-type]
+    "hyperclovax": replace(LLAMA, style="?use_post_norm:sandwich"),
     "qwen2": Layout(qkv=True, window="upper"),
     "qwen3": QWEN3,
+    # Nested text blocks under the name of their wrapper.
+    "qwen2_vl_text": Layout(qkv=True, window="upper"),
+    "qwen2_5_vl_text": Layout(qkv=True, window="upper"),
+    "qwen2_5_omni_text": Layout(qkv=True, window="upper"),
+    "qwen3_vl_text": replace(QWEN3, window="every"),
+    "glm4v_text": Layout(qkv=True, style="sandwich"),
     "mellum": QWEN3,
     "gemma": GEMMA,
     "gemma2": replace(GEMMA, style="sandwich", window="alternate"),
@@ -120,8 +144,17 @@ LAYOUTS: dict[str, Layout] = {
         qkv="?use_bias", o="?use_bias", mlp="?use_bias", gated=False, norm="layer", window="every"
     ),
     "jais2": Layout(qkv="?attention_bias", o="?attention_bias", mlp="?mlp_bias", gated=False, norm="layer"),
-    "phi": replace(CLASSIC, style="parallel", head_bias=True, qk_norm="?qk_layernorm", qk_form="layer", qk_norm_bias=True),
-    "persimmon": replace(CLASSIC, qk_norm="?qk_layernorm", qk_form="layer", qk_norm_bias=True),
+    "phi": replace(CLASSIC, style="parallel", head_bias=True, qk_norm="?qk_layernorm:head", qk_form="layer", qk_norm_bias=True),
+    "persimmon": replace(CLASSIC, qk_norm="?qk_layernorm:head", qk_form="layer", qk_norm_bias=True),
+    "stablelm": Layout(
+        qkv="?use_qkv_bias", norm="layer", qk_norm="?qk_layernorm:per_head", qk_form="layer",
+        style="?use_parallel_residual:parallel",
+    ),
+    "cohere": COHERE,
+    "cohere2": replace(COHERE, window="period4"),
+    "doge": replace(LLAMA, qk_norm="head", attention_extra=doge_mask,
+                    residual_vectors=("input_residual", "post_attention_residual")),
+    "diffllama": replace(LLAMA, attention_extra=differential),
     "gpt2": replace(CLASSIC, positions="learned"),
     "gpt_bigcode": replace(CLASSIC, positions="learned", multi_query=True),
     "gpt_neo": replace(CLASSIC, qkv=False, positions="learned", window="gpt_neo"),
@@ -149,11 +182,25 @@ def norm_of(fields: Fields, layout: Layout, size: int) -> Norm | None:
     return layer_norm(size, fields, bias=switch(fields, layout.norm_bias))
 
 
+QK_NORMS: dict[str, QkNorm] = {
+    "none": "none", "head": "head", "full": "full", "per_head": "per_head", "weightless": "weightless", "keys": "keys",
+}  # fmt: skip
+STYLES: dict[str, Style] = {
+    "pre": "pre", "sandwich": "sandwich", "post": "post", "outer": "outer", "parallel": "parallel", "none": "none",
+}  # fmt: skip
+
+
+def choice(fields: Fields, value: str, otherwise: str) -> str:
+    """A word, or ``?field:word``: the word where the config sets the field, else ``otherwise``."""
+    if not value.startswith("?"):
+        return value
+    name, _, word = value[1:].partition(":")
+    return word if fields.flag(name) else otherwise
+
+
 def qk_norm_of(fields: Fields, layout: Layout) -> QkNorm:
-    """The family's q/k norm, read from its switch where it has one."""
-    if layout.qk_norm.startswith("?"):
-        return "head" if fields.flag(layout.qk_norm[1:]) else "none"
-    return layout.qk_norm  # type: ignore[return-value]
+    """The family's q/k norm."""
+    return QK_NORMS[choice(fields, layout.qk_norm, "none")]
 
 
 def positions_of(fields: Fields, layout: Layout, width: int, kind: str = "") -> Positions | None:
@@ -175,6 +222,8 @@ def attention(fields: Fields, layout: Layout, d: int, scope: Scope = FULL, extra
     width, kv = head_width(fields, d, h), key_value_heads(fields, h)
     if layout.multi_query and fields.flag("multi_query"):
         kv = 1
+    if layout.attention_extra is not None:
+        extra = (*extra, *layout.attention_extra(h, kv, width))
     if layout.inner_norm:
         extra = (*extra, Weight("attn_sub_norm.weight", (h * width,), "norm", split="column"))
     qkv = switch(fields, layout.qkv)
@@ -189,7 +238,11 @@ def attention(fields: Fields, layout: Layout, d: int, scope: Scope = FULL, extra
 
 def feed_forward(fields: Fields, layout: Layout, d: int) -> FeedForward:
     """The family's feed-forward; classic families default to four times the width."""
-    f = fields.integer("intermediate_size", null=layout.width_factor * d) if layout.width_factor else fields.integer("intermediate_size")
+    f = (
+        fields.integer("intermediate_size", null=layout.width_factor * d)
+        if layout.width_factor
+        else fields.integer("intermediate_size")
+    )
     act = fields.text("hidden_act", null="silu" if layout.gated else "gelu")
     return FeedForward(
         d, f, layout.gated, act, switch(fields, layout.mlp),
@@ -199,9 +252,7 @@ def feed_forward(fields: Fields, layout: Layout, d: int) -> FeedForward:
 
 def style_of(fields: Fields, layout: Layout) -> Style:
     """Where the norms stand."""
-    if layout.style.startswith("?"):
-        return "sandwich" if fields.flag(layout.style[1:]) else "pre"
-    return layout.style
+    return STYLES[choice(fields, layout.style, "pre")]
 
 
 def read(fields: Fields) -> Architecture:
@@ -214,16 +265,19 @@ def build(fields: Fields, layout: Layout) -> Architecture:
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     norm = norm_of(fields, layout, d)
     ffn, style = feed_forward(fields, layout, d), style_of(fields, layout)
+    residual = tuple(Named("", Extra((Weight(name, (d,), "scalar"),))) for name in layout.residual_vectors)
     made: dict[Scope, Layer] = {}
     layers = []
     for scope in windows.layer_scopes(fields, layout.window, count):
         if scope not in made:
             mixer = attention(fields, layout, d, scope)
-            made[scope] = block(mixer, ffn, norm, style=style, parallel_norms=layout.parallel_norms)
+            made[scope] = block(mixer, ffn, norm, style=style, parallel_norms=layout.parallel_norms, residual=residual)
         layers.append(made[scope])
     stem = []
     if layout.positions == "learned":
-        stem.append(table("model.embed_positions", fields.integer("max_position_embeddings") + layout.position_offset, d))
+        stem.append(
+            table("model.embed_positions", fields.integer("max_position_embeddings") + layout.position_offset, d)
+        )
     if layout.embed_norm and norm is not None:
         stem.append(Named("model.embed_layernorm", norm))
     return decoder(

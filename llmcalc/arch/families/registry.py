@@ -8,11 +8,45 @@ _DENSE = (
     "llama mistral ministral ministral3 internlm internlm2 internlm3 baichuan xverse orion minicpm cwm helium arcee "
     "iquestcoder exaone granite granite_swa seed_oss smollm3 hyperclovax qwen2 qwen3 mellum gemma gemma2 vaultgemma "
     "gemma3_text olmo olmo2 olmo3 exaone4 apertus phi3 glm glm4 hunyuan_v1_dense nemotron ernie4_5 bitnet nanochat "
-    "starcoder2 jais2 phi persimmon gpt2 gpt_bigcode gpt_neo openai-gpt gpt_neox gptj codegen biogpt xglm ctrl bloom mpt"
+    "starcoder2 jais2 phi persimmon gpt2 gpt_bigcode gpt_neo openai-gpt gpt_neox gptj codegen biogpt xglm ctrl bloom mpt "
+    "stablelm cohere cohere2 doge diffllama"
 )
 
-READERS: dict[str, str] = {name: "dense" for name in _DENSE.split()}
-WRAPPERS: dict[str, str] = {}
+_EXPERTS = (
+    "mixtral qwen2_moe qwen3_moe qwen3_vl_moe_text olmoe flex_olmo phimoe gpt_oss granitemoe granitemoe_swa "
+    "granitemoeshared glm4_moe glm4v_moe_text solar_open sarvam_moe dots1 minimax_m2 ernie4_5_moe hunyuan_v1_moe "
+    "hy_v3 exaone_moe afmoe aria_text"
+)
+
+READERS: dict[str, str] = dict.fromkeys(_DENSE.split(), "dense")
+READERS |= dict.fromkeys(_EXPERTS.split(), "moe")
+_LATENT = "deepseek_v2 deepseek_v3 kimi_k2 deepseek_v32 glm_moe_dsa glm4_moe_lite mistral4 sarvam_mla axk1 minicpm3 youtu"
+READERS |= dict.fromkeys(_LATENT.split(), "latent")
+READERS |= {"deepseek_v4": "deepseek_v4", "longcat_flash": "longcat", "opt": "opt", "falcon": "falcon"}
+READERS |= {"gemma3n_text": "gemma", "gemma4_text": "gemma"}
+READERS |= dict.fromkeys(("qwen", "chatglm", "bailing_moe", "telechat", "telechat2", "openelm"), "remote")
+READERS |= dict.fromkeys(("llama4_text", "mimo_v2_flash", "dbrx", "jetmoe", "arctic"), "mixtures")
+READERS |= {
+    "qwen3_next": "gated_delta", "qwen3_5_text": "gated_delta", "qwen3_5_moe_text": "gated_delta",
+    "olmo_hybrid": "gated_delta", "kimi_linear": "kimi_linear", "nemotron_h": "nemotron_h", "jamba": "jamba",
+    "bamba": "jamba", "granitemoehybrid": "jamba", "falcon_h1": "jamba", "zamba": "zamba", "zamba2": "zamba",
+    "mamba": "mamba", "falcon_mamba": "mamba", "mamba2": "mamba", "lfm2": "lfm", "lfm2_moe": "lfm", "lfm3": "lfm",
+    "recurrent_gemma": "recurrent", "rwkv": "recurrent", "xlstm": "recurrent", "minimax": "lightning",
+    "zaya": "zaya", "hrm_text": "looped", "dory": "looped", "lara_mini": "gated_delta", "bailing_hybrid": "ling",
+    "bailing_moe_linear": "ling", "rwkv7": "fla", "gla": "fla", "retnet": "fla",
+}  # fmt: skip
+_SAME_DENSE = "qwen2_vl_text qwen2_5_vl_text qwen2_5_omni_text qwen3_vl_text glm4v_text"
+READERS |= dict.fromkeys(_SAME_DENSE.split(), "dense")
+READERS |= {"mllama_text_model": "mllama", "modernbert": "modernbert", "nomic_bert": "modernbert"}
+_ENCODERS = "bert ernie roberta xlm-roberta camembert data2vec-text electra albert distilbert deberta-v2 mpnet"
+READERS |= dict.fromkeys(_ENCODERS.split(), "encoders")
+_WRAPPERS = (
+    "llava vipllava llava_next llava_next_video llava_onevision paligemma gemma3 gemma3n gemma4 mistral3 idefics3 "
+    "smolvlm aria internvl internvl_chat kimi_k25 lfm2_vl aya_vision cohere2_vision glm4v glm46v glm4v_moe qwen2_vl "
+    "qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe llama4 mllama qwen2_5_omni qwen2_5_omni_thinker qwen2_audio "
+    "voxtral kimi_k3"
+)
+WRAPPERS: dict[str, str] = dict.fromkeys(_WRAPPERS.split(), "wrappers")
 
 # Other spellings of a model_type: remote code, renamed classes, nested text blocks with a name of their own.
 ALIASES: dict[str, str] = {
@@ -21,6 +55,13 @@ ALIASES: dict[str, str] = {
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
     "Yi": "llama",
+    "deepseek_ref": "deepseek_v4",
+    "hunyuan": "hunyuan_v1_moe",
+    "minimax_text_01": "minimax",
+    "minimax_m1": "minimax",
+    "MiniMaxText01": "minimax",
+    "MiniMaxM1": "minimax",
+    "rwkv7_fla": "rwkv7",
 }
 
 _CLASSES = {

@@ -64,6 +64,7 @@ def upper(fields: Fields, layers: int) -> list[Scope]:
     """Qwen: nothing slides unless ``use_sliding_window``; then the layers from ``max_window_layers`` up."""
     types = layer_types(fields, layers)
     if types is not None:
+        fields.ignore("use_sliding_window", "max_window_layers")
         return by_type(fields, types)
     window, start = fields.optional("sliding_window", low=0), fields.optional("max_window_layers", low=0)
     if not fields.flag("use_sliding_window") or not window:

@@ -1,0 +1,243 @@
+"""Decoders with routed experts in place of some or all feed-forwards: one row of the table a family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from llmcalc.arch.base import Scope, Spec, Weight
+from llmcalc.arch.families import windows
+from llmcalc.arch.families.build import block, decoder
+from llmcalc.arch.families.dense import LLAMA, QWEN3, Layout, Switch, attention, feed_forward, norm_of, style_of, switch
+from llmcalc.arch.ffn import FeedForward
+from llmcalc.arch.fields import Fields
+from llmcalc.arch.model import Architecture, Layer
+from llmcalc.arch.moe import MixtureOfExperts
+from llmcalc.errors import InvalidInputError, UnsupportedLayerError
+
+Placement = Callable[[Fields, int], list[bool]]
+
+
+# -- which layers are sparse -------------------------------------------------------------------------------------
+
+
+def all_sparse(_fields: Fields, layers: int) -> list[bool]:
+    """Every layer has experts."""
+    return [True] * layers
+
+
+def after_first(fields: Fields, layers: int) -> list[bool]:
+    """DeepSeek: dense up to ``first_k_dense_replace``, then one in ``moe_layer_freq``, which may be a list of flags."""
+    freq = fields.raw("moe_layer_freq")
+    if isinstance(freq, list):
+        return [bool(flag) for flag in fields.per_layer("moe_layer_freq", layers)]
+    first = fields.integer("first_k_dense_replace", "num_dense_layers", null=0, low=0)
+    every = fields.integer("moe_layer_freq", null=1)
+    return [index >= first and index % every == 0 for index in range(layers)]
+
+
+def qwen_step(fields: Fields, layers: int) -> list[bool]:
+    """Qwen: layer i where (i + 1) is a multiple of ``decoder_sparse_step`` and i is not in ``mlp_only_layers``."""
+    step, dense = fields.integer("decoder_sparse_step", null=1), set(fields.integers("mlp_only_layers") or ())
+    return [(index + 1) % step == 0 and index not in dense for index in range(layers)]
+
+
+def ernie_interval(fields: Fields, layers: int) -> list[bool]:
+    """ERNIE: (i + 1) a multiple of ``moe_layer_interval`` between start and end, end -1 meaning the last layer."""
+    start, end = (
+        fields.integer("moe_layer_start_index", null=0, low=0),
+        fields.integer("moe_layer_end_index", null=-1, low=-1),
+    )
+    every, end = fields.integer("moe_layer_interval", null=1), layers - 1 if end < 0 else end
+    return [(index + 1) % every == 0 and start <= index <= end for index in range(layers)]
+
+
+def llama4_step(fields: Fields, layers: int) -> list[bool]:
+    """Llama-4: ``moe_layers``, else every ``interleave_moe_layer_step``-th layer."""
+    given = fields.integers("moe_layers")
+    step = fields.integer("interleave_moe_layer_step", null=1)
+    sparse = set(given if given else range(step - 1, layers, step))
+    return [index in sparse for index in range(layers)]
+
+
+def typed(fields: Fields, layers: int) -> list[bool]:
+    """``mlp_layer_types`` where the file gives it, else DeepSeek's rule."""
+    types = fields.strings("mlp_layer_types")
+    if types is None:
+        return after_first(fields, layers)
+    if len(types) < layers:
+        raise fields.wrong("mlp_layer_types", f"{len(types)} entries", f"one for each of {layers} layers")
+    return [kind == "sparse" for kind in types[:layers]]
+
+
+def flags(fields: Fields, layers: int) -> list[bool]:
+    """``is_moe_layer``: a list of flags (EXAONE-MoE)."""
+    values = fields.sequence("is_moe_layer")
+    if values is None:
+        return typed(fields, layers)
+    return [bool(value) for value in values[:layers]]
+
+
+# -- what a sparse layer holds -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """The switches of a family's experts.
+
+    width: the field of an expert's width. shared: where its shared expert's width comes from: ``count`` x width of an
+    expert by ``n_shared_experts``, a ``field`` of its own, or ``none``.
+    """
+
+    placement: Placement = all_sparse
+    width: str = "moe_intermediate_size"
+    shared: Literal["none", "count", "field"] = "none"
+    shared_field: str = "shared_expert_intermediate_size"
+    shared_gate: bool = False
+    correction: Literal["none", "buffer", "parameter"] = "none"
+    router_bias: Switch = False
+    expert_bias: Switch = False
+    gated: bool = True
+    fp32_router: bool = False
+    dense_width: str = "intermediate_size"
+    extra: tuple[Weight, ...] = ()
+
+
+def experts(fields: Fields, table: Experts, d: int, *, activation: str = "") -> MixtureOfExperts:
+    """A family's mixture of experts."""
+    count = fields.integer("num_experts")
+    k = active(fields, count)
+    width = uniform(fields, table.width, null=0) or fields.integer("intermediate_size")
+    act = activation or fields.text("hidden_act", null="silu")
+    return MixtureOfExperts(
+        d, count, k, width, table.gated, act,
+        expert_bias=switch(fields, table.expert_bias), router_bias=switch(fields, table.router_bias),
+        correction=table.correction, shared=shared_expert(fields, table, d, width, act),
+        shared_gate=table.shared_gate, router_dtype="fp32" if table.fp32_router else "model", extra=table.extra,
+    )  # fmt: skip
+
+
+def active(fields: Fields, count: int) -> int:
+    """Experts a token passes; never more than there are."""
+    k = uniform(fields, "num_experts_per_tok", low=1)
+    if k > count:
+        raise InvalidInputError(
+            f"{fields.where}: {fields.label('num_experts_per_tok')} is {k}, more than the {count} experts there are"
+        )
+    return k
+
+
+def shared_expert(fields: Fields, table: Experts, d: int, width: int, act: str) -> FeedForward | None:
+    """The expert every token passes, if the family has one."""
+    if table.shared == "none":
+        return None
+    if table.shared == "field":
+        size = fields.integer(table.shared_field, null=0, low=0)
+    else:
+        size = uniform(fields, "n_shared_experts", null=0) * width
+    return FeedForward(d, size, table.gated, act) if size else None
+
+
+def uniform(fields: Fields, name: str, *more: str, null: int | None = None, low: int = 0) -> int:
+    """A number given once, or as a list with one entry a layer that all agree (Hunyuan)."""
+    value = fields.raw(name, *more)
+    if not isinstance(value, list):
+        return fields.integer(name, *more, low=low, **({} if null is None else {"null": null}))
+    numbers = {fields.as_integer(name, item, low) for item in value}
+    if len(numbers) != 1:
+        raise UnsupportedLayerError(
+            f"{fields.where}: {fields.label(name)} differs from layer to layer: {sorted(numbers)}"
+        )
+    return numbers.pop()
+
+
+GLM4 = Experts(after_first, shared="count", correction="buffer", fp32_router=True)
+QWEN_LAYOUT = replace(QWEN3, window="upper")
+
+FAMILIES: dict[str, tuple[Layout, Experts]] = {
+    "mixtral": (Layout(window="every"), Experts(width="intermediate_size")),
+    "qwen2_moe": (
+        Layout(qkv="?qkv_bias", window="upper"),
+        Experts(qwen_step, shared="field", shared_gate=True),
+    ),
+    "qwen3_moe": (QWEN_LAYOUT, Experts(qwen_step)),
+    "qwen3_vl_moe_text": (QWEN_LAYOUT, Experts(qwen_step)),
+    "olmoe": (
+        Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="full"),
+        Experts(width="intermediate_size"),
+    ),
+    "flex_olmo": (
+        Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="full", style="post"),
+        Experts(width="intermediate_size"),
+    ),
+    "phimoe": (
+        Layout(qkv="?attention_bias", o="?attention_bias", norm="layer", head_bias="?lm_head_bias", window="every"),
+        Experts(width="intermediate_size"),
+    ),
+    "gpt_oss": (
+        Layout(qkv="?attention_bias", o="?attention_bias", sinks=True, window="alternate"),
+        Experts(width="intermediate_size", router_bias=True, expert_bias=True),
+    ),
+    "granitemoe": (LLAMA, Experts(width="intermediate_size")),
+    "granitemoe_swa": (replace(LLAMA, sinks=True, window="typed"), Experts(width="intermediate_size")),
+    "granitemoeshared": (
+        LLAMA,
+        Experts(width="intermediate_size", shared="field", shared_field="shared_intermediate_size"),
+    ),
+    "glm4_moe": (Layout(qkv="?attention_bias", qk_norm="?use_qk_norm:head"), GLM4),
+    "glm4v_moe_text": (Layout(qkv="?attention_bias"), GLM4),
+    "solar_open": (Layout(qkv="?attention_bias", qk_norm="?use_qk_norm:head"), GLM4),
+    "sarvam_moe": (Layout(qkv="?attention_bias", qk_norm="?use_qk_norm:head"), GLM4),
+    "dots1": (QWEN3, GLM4),
+    "minimax_m2": (
+        Layout(qk_norm="full"),
+        Experts(width="intermediate_size", correction="buffer", fp32_router=True),
+    ),
+    "ernie4_5_moe": (
+        Layout(qkv="?use_bias", o="?use_bias", mlp="?use_bias"),
+        Experts(ernie_interval, shared="count", correction="parameter", fp32_router=True, expert_bias="?use_bias"),
+    ),
+    "hunyuan_v1_moe": (
+        Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="head"),
+        Experts(shared="count", fp32_router=True),
+    ),
+    "hy_v3": (
+        Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="head"),
+        Experts(typed, shared="count", correction="buffer", fp32_router=True),
+    ),
+    "exaone_moe": (
+        Layout(qk_norm="head", window="exaone4"),
+        Experts(flags, shared="count", correction="buffer", fp32_router=True),
+    ),
+    "aria_text": (LLAMA, Experts(width="intermediate_size", shared="count")),
+    "afmoe": (
+        Layout(style="sandwich", qk_norm="head", gate="elementwise", window="typed"),
+        Experts(typed, shared="count", correction="parameter", fp32_router=True),
+    ),
+}  # fmt: skip
+
+
+def read(fields: Fields) -> Architecture:
+    """A decoder with experts by its row of the table."""
+    layout, table = FAMILIES[fields.model_type]
+    return build(fields, layout, table)
+
+
+def build(fields: Fields, layout: Layout, table: Experts) -> Architecture:
+    """A decoder with experts by its switches."""
+    d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
+    norm = norm_of(fields, layout, d)
+    sparse = table.placement(fields, count)
+    ffns: dict[bool, Spec] = {True: experts(fields, table, d)} if any(sparse) else {}
+    if not all(sparse):
+        ffns[False] = feed_forward(fields, layout, d)
+    made: dict[tuple[Scope, bool], Layer] = {}
+    layers = []
+    for scope, is_sparse in zip(windows.layer_scopes(fields, layout.window, count), sparse, strict=True):
+        key = (scope, is_sparse)
+        if key not in made:
+            mixer = attention(fields, layout, d, scope)
+            made[key] = block(mixer, ffns[is_sparse], norm, style=style_of(fields, layout))
+        layers.append(made[key])
+    return decoder(fields, layers, width=d, final=norm, head_bias=switch(fields, layout.head_bias))

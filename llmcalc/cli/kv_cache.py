@@ -1,0 +1,142 @@
+"""``llmcalc kv-cache``: how many bytes does each conversation keep?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from llmcalc.calc.cache import CacheEstimate, kv_cache
+from llmcalc.cli import options as opt
+from llmcalc.cli.output import Form, emit, model_block
+from llmcalc.loading import Model, load
+from llmcalc.report.report import Column, Report, Table
+from llmcalc.units import show_bytes
+
+app = opt.verb_app()
+
+
+@app.command()
+def verb(
+    model: opt.ModelArg,
+    tokens: opt.Tokens = 4096,
+    batch: opt.Batch = 1,
+    lengths: opt.Lengths = None,
+    lengths_file: opt.LengthsFile = None,
+    encoder_tokens: opt.EncoderTokens = None,
+    image_tokens: opt.ImageTokens = 0,
+    cache: Annotated[str, typer.Option(help="Format of keys and values: auto, bf16, fp8, q8_0, K:V ...")] = "auto",
+    engine: Annotated[str, typer.Option(help="Allocation rules: none or transformers.")] = "none",
+    tp: opt.Tp = 1,
+    pp: opt.Pp = 1,
+    settings: opt.Set = None,
+    as_family: opt.As = None,
+    source: opt.Source = None,
+    explain: opt.Explain = False,
+    as_json: opt.Json = False,
+    csv: opt.Csv = False,
+    markdown: opt.Markdown = False,
+    output: opt.Output = None,
+    force: opt.Force = False,
+) -> None:
+    """How many bytes does each conversation keep?"""
+    form = Form(as_json, csv, markdown, output, force, explain)
+    form.check()
+    found = load(model, source=source, as_family=as_family, overrides=opt.overrides(settings))
+    sizes = opt.lengths(lengths, lengths_file)
+    estimate = kv_cache(
+        found.architecture, tokens, batch, lengths=sizes, encoder_tokens=encoder_tokens, image_tokens=image_tokens,
+        cache=cache, engine=engine, tp=tp, pp=pp,
+    )  # fmt: skip
+    inputs = {
+        "tokens": estimate.tokens, "batch": estimate.batch, "encoder_tokens": encoder_tokens,
+        "image_tokens": image_tokens, "cache": cache, "engine": engine, "tp": tp, "pp": pp,
+    }  # fmt: skip
+    emit(report(found, estimate, inputs), form)
+
+
+def report(model: Model, estimate: CacheEstimate, inputs: dict[str, object]) -> Report:
+    """The estimate as a report."""
+    warnings = [*model.warnings, *_context(model, estimate)]
+    return Report(
+        "kv-cache", model_block(model.provenance), inputs, results(estimate, str(inputs["engine"])),
+        headline(model, estimate), (table(estimate),), (estimate.figure,), model.assumptions, warnings,
+    )  # fmt: skip
+
+
+def results(estimate: CacheEstimate, engine: str) -> dict[str, object]:
+    """The keys of the JSON document."""
+    out: dict[str, object] = {
+        "total_bytes": estimate.total_bytes,
+        "kv_bytes": estimate.kv_bytes,
+        "recurrent_bytes": estimate.recurrent_bytes,
+        "bytes_per_sequence": estimate.bytes_per_sequence,
+        "bytes_per_token": estimate.bytes_per_token,
+        "cache_format": estimate.cache_format,
+        "tokens": estimate.tokens,
+        "batch": estimate.batch,
+        "total_tokens": estimate.total_tokens,
+        "layers": [row._asdict() | {"arrays": list(row.arrays)} for row in estimate.layers],
+        "every_layer_full_bytes": estimate.every_layer_full_bytes,
+        "mla_expanded_bytes": estimate.mla_expanded_bytes,
+    }
+    if engine != "none":
+        out |= {"allocated_bytes": estimate.allocated_bytes, "blocks": None, "log_line_bytes": None}
+    if estimate.per_device_bytes is not None:
+        out["per_device_bytes"] = estimate.per_device_bytes
+    return out
+
+
+def headline(model: Model, estimate: CacheEstimate) -> list[str]:
+    """The answer in a few lines."""
+    each = estimate.bytes_per_sequence
+    one = each if isinstance(each, int) else max(each)
+    which = "per sequence" if isinstance(each, int) else "in the longest sequence"
+    tokens = f"{estimate.tokens:,} tokens" if isinstance(estimate.tokens, int) else f"{estimate.batch} sequences"
+    lines = [
+        f"{model.provenance.name} · {tokens} · cache in {estimate.cache_format}",
+        f"{one:,} bytes = {show_bytes(one)} {which}",
+    ]
+    if estimate.batch > 1:
+        lines.append(f"{estimate.total_bytes:,} bytes = {show_bytes(estimate.total_bytes)} in {estimate.batch} sequences")
+    if estimate.bytes_per_token is not None:
+        lines.append(f"each further token adds {estimate.bytes_per_token:,} bytes a sequence")
+    if estimate.recurrent_bytes:
+        lines.append(f"of this {estimate.recurrent_bytes:,} bytes are recurrent state, which does not grow")
+    if estimate.every_layer_full_bytes not in (None, estimate.total_bytes):
+        full = estimate.every_layer_full_bytes or 0
+        lines.append(f"were every layer full attention: {full:,} bytes = {show_bytes(full)}")
+    if estimate.mla_expanded_bytes is not None:
+        size = estimate.mla_expanded_bytes
+        lines.append(f"were the latents expanded to heads: {size:,} bytes = {show_bytes(size)}")
+    if estimate.allocated_bytes is not None:
+        size = estimate.allocated_bytes
+        lines.append(f"the engine allocates: {size:,} bytes = {show_bytes(size)}")
+    if estimate.per_device_bytes is not None:
+        size = estimate.per_device_bytes
+        lines.append(f"the fullest device holds: {size:,} bytes = {show_bytes(size)}")
+    return lines
+
+
+def table(estimate: CacheEstimate) -> Table:
+    """One row a kind of layer, and the sum."""
+    columns = (
+        Column("layers", "kind"), Column("count", "count", "count"), Column("bytes", "bytes", "bytes"),
+        Column("bytes a token", "bytes_per_token", "count"), Column("keeps", "arrays"),
+    )  # fmt: skip
+    rows = [
+        (r.kind.replace("_", " "), r.count, r.bytes, r.bytes_per_token, ", ".join(r.arrays).replace("_", " ") or "nothing")
+        for r in estimate.layers
+    ]
+    if len(rows) > 1:
+        growth = None if estimate.bytes_per_token is None else int(estimate.bytes_per_token)
+        rows.append(("total", sum(r.count for r in estimate.layers), estimate.total_bytes, growth, ""))  # type: ignore[arg-type]
+    return Table(columns, tuple(rows))
+
+
+def _context(model: Model, estimate: CacheEstimate) -> list[str]:
+    limit = model.architecture.max_position_embeddings
+    longest = estimate.tokens if isinstance(estimate.tokens, int) else max(estimate.tokens)
+    if limit is None or longest <= limit:
+        return []
+    return [f"{longest:,} tokens are past the {limit:,} positions that the config names (max_position_embeddings)"]

@@ -1,0 +1,74 @@
+"""Hugging Face transformers: grown tensors, no paging; what its classes do differently from the pure count.
+
+Source: transformers 5.24.0, ``cache_utils.py`` and the modeling files named below; measured on the meta device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from llmcalc.arch.attention import Attention
+from llmcalc.arch.base import StateDtype
+from llmcalc.arch.model import Architecture, Held
+from llmcalc.engines.base import Array, Lengths
+
+
+@dataclass(frozen=True, slots=True)
+class Quirk:
+    """How a family's cache deviates.
+
+    window: added to a window before the library takes one off. full: windows are kept at full length.
+    conv: columns kept beyond kernel - 1. dtypes: arrays stored in another dtype, by name. copies: arrays kept more
+    than once, by name, in layers of that kind. heads: keys and values are repeated to every query head.
+    """
+
+    window: int = 0
+    full: bool = False
+    conv: int = 1
+    dtypes: tuple[tuple[str, StateDtype], ...] = ()
+    copies: tuple[tuple[str, str, int], ...] = field(default=())
+    repeated_heads: bool = False
+
+
+MODEL_STATE: tuple[tuple[str, StateDtype], ...] = (("recurrent_state", "model"),)
+PLAIN = Quirk()
+QUIRKS: dict[str, Quirk] = {
+    # modeling_falcon.py repeats keys and values before it caches them, in the new architecture only.
+    "falcon": Quirk(repeated_heads=True),
+    # Their local layers mask, but cache every position.
+    "gpt_neo": Quirk(full=True),
+    "recurrent_gemma": Quirk(full=True, conv=0),
+    # The class counts the query itself in its window, the file does not.
+    "mimo_v2_flash": Quirk(window=1),
+    "zaya": Quirk(conv=0),
+    "minimax": Quirk(dtypes=MODEL_STATE),
+    # Layers without a compressor keep keys and values as two tensors, though they are equal.
+    "deepseek_v4": Quirk(copies=(("keys_values", "sliding_attention", 2),)),
+}
+
+
+class TransformersEngine:
+    """DynamicCache: sliding and chunked layers keep window - 1 rows, convolutions all kernel columns.
+
+    It stores what the layers compute, so a 16 or 32-bit cache format is the dtype the model runs in.
+    """
+
+    name = "transformers"
+    runs_in_cache_dtype = True
+
+    def array(self, architecture: Architecture, held: Held, lengths: Lengths) -> Array:
+        """What one call keeps of one array."""
+        quirk = QUIRKS.get(architecture.decoder_type, PLAIN)
+        state, row = held.state, held.state.row
+        rows = state.scope.rows(lengths.tokens, lengths.source, lengths.images)
+        if state.scope.kind in ("sliding", "chunked"):
+            rows = lengths.tokens if quirk.full else min(lengths.tokens, state.scope.size + quirk.window - 1)
+        if state.kind == "conv":
+            row = (*row[:-1], row[-1] + quirk.conv)
+        spec = held.spec
+        if quirk.repeated_heads and isinstance(spec, Attention) and spec.num_key_value_heads > 1:
+            row = (spec.num_attention_heads, *row[1:])
+        for name, kind, copies in quirk.copies:
+            if state.name == name and held.kind == kind:
+                row = (copies * row[0], *row[1:])
+        return Array(rows, row, dict(quirk.dtypes).get(state.name, state.dtype))

@@ -1,0 +1,48 @@
+"""A figure that carries its own formula: what is printed as an explanation is what was multiplied."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+
+class Figure(NamedTuple):
+    """A value with its unit, and either the factors it is the product of or the parts it is the sum of.
+
+    ``value == prod(factors)`` and ``value == sum(parts)`` hold exactly, by construction: use :func:`product` and
+    :func:`total`. Text is made when it is rendered.
+    """
+
+    name: str
+    value: int
+    unit: str
+    factors: tuple[tuple[str, int], ...] = ()
+    parts: tuple[Figure, ...] = ()
+    source: str = ""
+    notes: tuple[str, ...] = ()
+
+    def formula(self) -> str:
+        """The formula in words: factors by name, or the names of the parts."""
+        if self.factors:
+            return " x ".join(name for name, _ in self.factors)
+        return " + ".join(part.name for part in self.parts) or self.name
+
+    def numbers(self) -> str:
+        """The same formula with its numbers and its result."""
+        if self.factors:
+            left = " x ".join(f"{value:,} {name}" if name else f"{value:,}" for name, value in self.factors)
+        else:
+            left = " + ".join(f"{part.value:,}" for part in self.parts) or f"{self.value:,}"
+        return f"{left} = {self.value:,} {self.unit}"
+
+
+def product(
+    name: str, unit: str, factors: tuple[tuple[str, int], ...], source: str = "", notes: tuple[str, ...] = ()
+) -> Figure:
+    """The product of named whole numbers."""
+    return Figure(name, prod(value for _, value in factors), unit, factors, (), source, notes)
+
+
+def total(name: str, unit: str, parts: tuple[Figure, ...], source: str = "", notes: tuple[str, ...] = ()) -> Figure:
+    """The sum of other figures."""
+    return Figure(name, sum(part.value for part in parts), unit, (), parts, source, notes)

@@ -1,0 +1,49 @@
+"""What a verb found out, before anybody decides how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from llmcalc.figure import Figure
+
+SCHEMA = "llmcalc/1"
+Kind = Literal["text", "count", "bytes", "params"]
+Cell = str | int | None
+
+
+class Column(NamedTuple):
+    """A column: its heading on the screen, its key in files, and what its cells are."""
+
+    title: str
+    key: str
+    kind: Kind = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of one kind; ``indents`` (if given) say how deep a row stands in a tree."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    title: str = ""
+    indents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answer of one verb. ``results`` is what JSON prints; headline, tables and figures are the same for eyes.
+
+    The first table is what ``--csv`` prints.
+    """
+
+    command: str
+    model: Mapping[str, object] | None
+    inputs: Mapping[str, object]
+    results: Mapping[str, object]
+    headline: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    figures: Sequence[Figure] = ()
+    assumptions: Sequence[str] = ()
+    warnings: Sequence[str] = field(default=())

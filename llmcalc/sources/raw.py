@@ -1,0 +1,48 @@
+"""What every source returns: a config as it was written, and where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from llmcalc.arch.fields import SourceKind
+
+
+class Tensor(NamedTuple):
+    """One tensor as a safetensors header states it; ``shard`` is the file that holds it."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    shard: str
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a config came from.
+
+    ``ref`` is what was asked, ``name`` what to call the model, ``revision`` a commit of the Hub, ``sha256`` that of the
+    config's bytes, ``origin`` a sentence for people, ``date`` (YYYY-MM) when a shipped config was taken.
+    """
+
+    name: str
+    source: SourceKind
+    ref: str
+    revision: str | None
+    sha256: str
+    origin: str
+    date: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RawConfig:
+    """A config.json as it stands, unread.
+
+    ``where`` names the file in messages; ``tensors`` are the checkpoint's own headers, None where there are none.
+    """
+
+    data: dict[str, object]
+    provenance: Provenance
+    where: str
+    warnings: tuple[str, ...] = ()
+    tensors: tuple[Tensor, ...] | None = None

@@ -1,0 +1,73 @@
+"""Parse and print sizes, counts and rates: the only file that knows 1024 and 1e9."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from llmcalc.errors import InvalidInputError
+
+DECIMAL: Final = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+LARGEST: Final = 2**53
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kKMGTP]i?)?(B)?\s*")
+
+
+def _scaled(text: str, number: str, factor: int) -> int:
+    value = int(number) * factor if number.isdecimal() else round(float(number) * factor)
+    if value > LARGEST * 2**40:
+        raise InvalidInputError(f"{text!r} is too large")
+    return value
+
+
+def parse_size(text: str) -> int:
+    """Bytes: ``24GB`` is 24e9, ``24GiB`` is 24 x 2^30, a plain number is bytes; ``24G`` is refused as ambiguous."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise InvalidInputError(f"{text!r} is not a size", "write it like 24GiB, 24GB or 25769803776")
+    number, prefix, unit = match.group(1), match.group(2) or "", match.group(3)
+    if prefix and not unit:
+        letter = prefix[0].upper()
+        raise InvalidInputError(
+            f"{text!r} is ambiguous: {number}{letter}B is {_scaled(text, number, DECIMAL[letter]):,} bytes, "
+            f"{number}{letter}iB is {_scaled(text, number, BINARY[letter + 'i']):,} bytes",
+            f"write {number}{letter}B or {number}{letter}iB",
+        )
+    return _scaled(text, number, BINARY[prefix] if prefix.endswith("i") else DECIMAL[prefix])
+
+
+def parse_tokens(text: str, name: str = "tokens", low: int = 1) -> int:
+    """A token count: ``4096``, ``128k`` (128,000), ``128Ki`` (131,072)."""
+    match = re.fullmatch(r"\s*(\d+)\s*([kKM]i?)?\s*", text)
+    if match is None:
+        raise InvalidInputError(f"--{name} is {text!r}, expected a whole number of tokens", "4096, 128k or 128Ki")
+    prefix = match.group(2) or ""
+    factor = BINARY[prefix[0].upper() + "i"] if prefix.endswith("i") else DECIMAL[prefix]
+    value = int(match.group(1)) * factor
+    if value < low:
+        raise InvalidInputError(f"--{name} is {text!r}, expected at least {low}")
+    if value > LARGEST:
+        raise InvalidInputError(f"--{name} is {text!r}, expected at most 2^53")
+    return value
+
+
+def show_bytes(value: float) -> str:
+    """Memory in the largest binary unit that leaves a number of at least one: ``1.25 GiB``."""
+    for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
+        size = BINARY[unit[:2]]
+        if abs(value) >= size:
+            return f"{_short(value / size)} {unit}"
+    return f"{value:,.0f} B"
+
+
+def show_count(value: float) -> str:
+    """A count in SI letters: ``70.55 B`` for 70.55e9."""
+    for letter, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if abs(value) >= size:
+            return f"{value / size:.2f} {letter}"
+    return f"{value:,.0f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
