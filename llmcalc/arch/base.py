@@ -185,6 +185,10 @@ class Spec:
         """Every cached array of one call, once."""
         return iter(())
 
+    def expanded(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Rows of the keys and the values that a latent stands for; None where nothing is latent."""
+        return None
+
     def describe(self) -> str:
         """The kind read aloud with its sizes, no full stop."""
         return self.kind

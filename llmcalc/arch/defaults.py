@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
+
+
+_FILE = Path(__file__).parents[1] / "data" / "class_defaults.jsonl"
 
 
 class ClassDefaults(NamedTuple):
@@ -23,7 +26,7 @@ class ClassDefaults(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _lines() -> str:
-    return files("llmcalc.data").joinpath("class_defaults.jsonl").read_text("utf-8")
+    return _FILE.read_text("utf-8")
 
 
 @lru_cache(maxsize=64)

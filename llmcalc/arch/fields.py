@@ -157,7 +157,7 @@ class Fields:
                 f"give it with --set {name}=N; the class {self.defaults.name} has {value:,}, which is not assumed here",
             )
         text = f"{self.label(key)} is not given: {value:,}, the default of {self.defaults.name}"
-        if name in LOUD:
+        if name in LOUD and not self.path:
             self.notes.warn(text)
         else:
             self.notes.assume(text)

@@ -121,10 +121,9 @@ class LatentAttention(Spec):
         if self.indexer is not None:
             yield from self.indexer.state()
 
-    @property
-    def expanded_width(self) -> int:
-        """Numbers a position would take if keys and values were kept per head instead of as the latent."""
-        return self.num_attention_heads * (self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim)
+    def expanded(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        heads = self.num_attention_heads
+        return (heads, self.qk_nope_head_dim + self.qk_rope_head_dim), (heads, self.v_head_dim)
 
     def describe(self) -> str:
         text = (

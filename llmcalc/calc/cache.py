@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
 from llmcalc import engines
-from llmcalc.arch.base import Scope, State, StateDtype
-from llmcalc.arch.latent import LatentAttention
+from llmcalc.arch.base import ONCE, Scope, State, StateDtype
 from llmcalc.arch.model import Architecture, Held, Layer
 from llmcalc.engines.base import Array, Engine, Lengths
 from llmcalc.errors import InvalidInputError
-from llmcalc.figure import Figure, product, total
+from llmcalc.figure import Factor, Figure, product, total
 from llmcalc.formats import CacheFormat, Format, find, find_cache
 
 RECURRENT = ("recurrent", "conv")
@@ -168,70 +166,70 @@ def _figure(architecture: Architecture, sizer: Sizer, sizes: list[Lengths]) -> F
     return total("cache", "B", parts, FORMULA, (f"not counted: {NOT_COUNTED}",))
 
 
-AXES = {"key": "K/V heads", "value": "K/V heads", "cross": "K/V heads"}
+HEADS = ("key", "value", "cross")
 SCOPES = {
-    "sliding": "positions kept in a window of {:,}",
-    "chunked": "positions kept in a chunk of {:,}",
-    "compressed": "entries, one for {:,} positions",
-    "open": "positions of the open window of {:,}",
-    "overlap": "positions of the window before",
-    "source": "encoder positions",
-    "image": "image positions",
-    "full": "tokens",
+    "full": ("tokens", "N"),
+    "sliding": ("positions, at most a window of {:,}", "min(N, w)"),
+    "chunked": ("positions, at most a chunk of {:,}", "min(N, c)"),
+    "compressed": ("entries, one for {:,} positions", "N/r"),
+    "open": ("positions of the open window of {:,}", "N mod r"),
+    "overlap": ("positions of the window before", "r"),
+    "source": ("encoder positions", "S"),
+    "image": ("image positions", "I"),
+    "fixed": ("fixed positions", "S"),
 }
 
 
 def _part(sizer: Sizer, held: Held, alike: int, sizes: list[Lengths]) -> Figure:
-    """One array over all layers and sequences: sequences x layers x positions x heads x width x bytes."""
+    """One array over all layers and sequences: 2 x layers x heads x positions x width x bytes."""
     state = held.state
-    rows = [_rows(state, size) for size in sizes]
     fmt = sizer.format(state.kind, state.dtype)
-    factors: list[tuple[str, int]] = []
-    if alike > 1:
-        factors.append(("keys and values", alike))
-    factors.append(("layers" if held.calls != 1 else "layer", held.calls))
-    if min(rows) == max(rows):
-        if len(rows) > 1:
-            factors.append(("sequences", len(rows)))
-        if state.scope.kind != "fixed" or rows[0] != 1:
-            name = SCOPES.get(state.scope.kind, "fixed positions").format(state.scope.size)
-            factors.append((name, rows[0]))
-        elif rows[0] == 0:
-            factors.append(("rows", 0))
-    else:
-        factors.append((f"positions of {len(rows)} sequences", sum(rows)))
-    factors += _row_factors(state, fmt)
-    name = state.name.replace("_", " ") if alike == 1 else state.name.replace("keys", "keys and values").replace("_", " ")
-    return product(f"{held.kind.replace('_', ' ')}: {name}", "B", tuple(factors))
+    factors = [Factor("keys and values", alike, "2")] if alike > 1 else []
+    factors.append(Factor("layers" if held.calls != 1 else "layer", held.calls, "L"))
+    if len(state.row) > 1:
+        name, symbol = ("K/V heads", "H") if state.kind in HEADS else ("rows", "H")
+        factors.append(Factor(name, prod(state.row[:-1]), symbol))
+    factors += _row_count(state, sizes)
+    factors += _width(state, fmt)
+    name = state.name if alike == 1 else state.name.replace("keys", "keys and values")
+    return product(f"{held.kind}: {name}".replace("_", " "), "B", tuple(factors))
 
 
-def _row_factors(state: State, fmt: Format) -> list[tuple[str, int]]:
-    """Heads, width and bytes of one row, block formats by blocks, row scales told as bytes of a row."""
-    bytes_of_row = fmt.array_bytes((state.row[-1],))
-    outer = prod(state.row[:-1])
-    factors = [(AXES.get(state.kind, "rows"), outer)] if len(state.row) > 1 else []
+def _row_count(state: State, sizes: list[Lengths]) -> list[Factor]:
+    """Sequences and the positions that each of them keeps, or the sum where they differ."""
+    rows = [_rows(state, size) for size in sizes]
+    if min(rows) != max(rows):
+        return [Factor(f"positions of {len(rows)} sequences", sum(rows), "sum of N")]
+    sequences = [Factor("sequences", len(rows), "B")] if len(rows) > 1 else []
+    if state.scope == ONCE:
+        return sequences
+    name, symbol = SCOPES[state.scope.kind]
+    return [*sequences, Factor(name.format(state.scope.size), rows[0], symbol)]
+
+
+def _width(state: State, fmt: Format) -> list[Factor]:
+    """Values of a row and their bytes, block formats by blocks, row scales told as bytes of a row."""
+    width = state.row[-1]
     if fmt.row_bytes:
-        return [*factors, (f"B ({state.row[-1]} values of {fmt.block_bytes} B and a scale of {fmt.row_bytes} B)", bytes_of_row)]
+        name = f"bytes ({width} values of {fmt.block_bytes} B and a scale of {fmt.row_bytes} B)"
+        return [Factor(name, fmt.array_bytes((width,)), "b")]
     if fmt.block > 1:
-        return [*factors, (f"blocks of {fmt.block} values", state.row[-1] // fmt.block), ("B a block", fmt.block_bytes)]
-    return [*factors, ("values" if state.kind in RECURRENT else "width", state.row[-1]), ("B", fmt.block_bytes)]
+        blocks = Factor(f"blocks of {fmt.block} values", fmt.array_bytes((width,)) // fmt.block_bytes, "d/k")
+        return [blocks, Factor("bytes a block", fmt.block_bytes, "b")]
+    return [Factor("values" if state.kind in RECURRENT else "wide", width, "d"), Factor("bytes", fmt.block_bytes, "b")]
 
 
 def _growth(architecture: Architecture, sizer: Sizer) -> int | float:
     """Bytes one more token adds to one sequence, in the layers that grow without limit."""
-    whole, odd = 0, Fraction(0)
+    grown: dict[int, int] = {}
     for held in architecture.states:
         scope = held.state.scope
         if scope.grows and not held.state.borrowed:
-            size = held.calls * sizer.entry(held.state)
-            if scope.kind == "compressed":
-                odd += Fraction(size, scope.size)
-            else:
-                whole += size
-    if not odd:
-        return whole
-    grown = whole + odd
-    return int(grown) if grown.denominator == 1 else float(grown)
+            rate = scope.size if scope.kind == "compressed" else 1
+            grown[rate] = grown.get(rate, 0) + held.calls * sizer.entry(held.state)
+    if all(size % rate == 0 for rate, size in grown.items()):
+        return sum(size // rate for rate, size in grown.items())
+    return sum(size / rate for rate, size in grown.items())
 
 
 def _by_kind(architecture: Architecture, sizer: Sizer, sizes: list[Lengths]) -> tuple[KindBytes, ...]:
@@ -287,14 +285,15 @@ def _expanded(architecture: Architecture, sizer: Sizer, sizes: list[Lengths]) ->
     """Keys and values per head in place of the latents; None where there is no latent attention."""
     found, size = False, 0
     for held in architecture.states:
-        state, spec = held.state, held.spec
+        state = held.state
         rows = sum(_rows(state, n) for n in sizes)
-        if isinstance(spec, LatentAttention) and state.kind == "latent":
+        expanded = held.spec.expanded()
+        if expanded is not None and state.kind == "latent":
             found = True
             if state.name == "latents":
-                heads = spec.num_attention_heads
-                keys = sizer.cache.key.array_bytes((heads, spec.qk_nope_head_dim + spec.qk_rope_head_dim))
-                size += held.calls * rows * (keys + sizer.cache.value.array_bytes((heads, spec.v_head_dim)))
+                keys, values = expanded
+                size += held.calls * rows * sizer.cache.key.array_bytes(keys)
+                size += held.calls * rows * sizer.cache.value.array_bytes(values)
         elif state.kind not in RECURRENT:
             size += held.calls * rows * sizer.entry(state)
     return size if found else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llmcalc.arch.model import Architecture, Placed
 from llmcalc.errors import UnsupportedLayerError
-from llmcalc.figure import Figure, product, total
+from llmcalc.figure import Factor, Figure, product, total
 
 SOURCE = "sum over the stored tensors of every block, each a product of its dimensions"
 TEXT = ("encoder", "decoder")
@@ -94,12 +94,13 @@ def _tree(placed: list[Placed], name: str, copies: Callable[[Placed], int]) -> F
 
 
 def _leaf(placed: Placed, copies: int) -> Figure:
+    """One tensor: blocks that hold it x experts x its dimensions."""
     weight = placed.weight
-    factors = [("layers" if placed.blocks > 1 else "layer", placed.blocks)] if placed.path else []
+    factors = [Factor("layers" if placed.blocks > 1 else "layer", placed.blocks, "L")] if placed.path else []
     if "{}" in weight.name:
-        factors.append(("experts", copies))
-    names = ("", "") if len(weight.shape) != 2 else ("out", "in")
-    if weight.role == "embedding" and len(weight.shape) == 2:
-        names = ("rows", "wide")
-    dims = [(names[index] if index < 2 else "", size) for index, size in enumerate(weight.shape)]
+        factors.append(Factor("experts", copies, "E"))
+    names = ("rows", "wide") if weight.role in ("embedding", "head") else ("out", "in")
+    if len(weight.shape) != 2:
+        names = ("", "")
+    dims = [Factor(names[index] if index < 2 else "", size, "abc"[min(index, 2)]) for index, size in enumerate(weight.shape)]
     return product(weight.name, "parameters", (*factors, *dims))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from importlib import import_module
@@ -42,6 +41,8 @@ class VerbGroup(TyperGroup):
         """The verb to run; a near miss names the verb that was meant."""
         name = args[0] if args else ""
         if name and name not in VERBS and not name.startswith("-"):
+            import difflib  # noqa: PLC0415
+
             near = difflib.get_close_matches(name.lower().replace("_", "-"), VERBS, n=1, cutoff=0.4)
             hint = f"did you mean {near[0]}?" if near else f"verbs: {', '.join(VERBS)}"
             fail("usage", f"no such verb: {name}", hint)

@@ -144,7 +144,7 @@ def as_text(report: Report, *, width: int | None, color: bool, explain: bool = F
         console.print()
         for line in derivation(report):
             console.print(line)
-    return out.getvalue()
+    return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
 
 def _rich_table(console: object, table: Table) -> None:
@@ -154,7 +154,7 @@ def _rich_table(console: object, table: Table) -> None:
     from rich.text import Text
 
     assert isinstance(console, Console)
-    drawn = RichTable(box=box.SIMPLE_HEAD, title=table.title or None, title_justify="left", pad_edge=False, expand=False)
+    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, title=table.title or None, title_justify="left", pad_edge=False, expand=False)
     for column in table.columns:
         number = column.kind != "text"
         drawn.add_column(Text(column.title), justify="right" if number else "left", no_wrap=number, overflow="fold")

@@ -19,8 +19,10 @@ def read_gguf(path: Path) -> RawConfig:
     try:
         with path.open("rb") as file:
             first = file.read(24)
+    except FileNotFoundError:
+        raise NotFoundError(f"{path}: no such file or folder", "name a .gguf file by its path") from None
     except (OSError, ValueError) as error:
-        raise NotFoundError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        raise SourceError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if first[:4] != b"GGUF":
         raise MalformedConfigError(f"{path}: not a GGUF file: it does not begin with GGUF")
     if len(first) < 24:

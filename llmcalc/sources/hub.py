@@ -71,7 +71,7 @@ def _bounded(asked: Asked) -> Found:
         except BaseException as error:  # carried over to the caller's thread
             outcome.append(error)
 
-    thread = threading.Thread(target=work, daemon=True)
+    thread = threading.Thread(target=work, name=f"hub {asked}", daemon=True)
     thread.start()
     thread.join(seconds)
     if not outcome:
@@ -150,6 +150,9 @@ def _cached_despite(problem: SourceError, asked: Asked) -> Found:
 def _quiet() -> Iterator[None]:
     """No log lines and no progress bars from what this thread does."""
     from huggingface_hub import constants
+
+    # The client may import its logging only later, and with that comes the handler that prints.
+    from huggingface_hub.utils import logging as _  # noqa: F401
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     thread = threading.get_ident()

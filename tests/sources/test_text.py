@@ -113,7 +113,7 @@ def test_any_bytes_are_a_config_or_an_error(data: bytes) -> None:
 def test_mutated_json_is_a_config_or_an_error(value: dict[str, object], draw: st.DataObject) -> None:
     data = bytearray(json.dumps(value).encode())
     for _ in range(draw.draw(st.integers(0, 3))):
-        place = draw.draw(st.integers(0, len(data) - 1))
+        place = draw.draw(st.integers(0, len(data)))
         data[place : place + draw.draw(st.integers(0, 2))] = draw.draw(st.binary(max_size=2))
     assert "here/config.json" in outcome(bytes(data))
 

@@ -6,7 +6,6 @@ Its ``read(fields)`` gets the language model's own block. Wrappers (vision, audi
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -85,6 +84,8 @@ def family_of(data: Mapping[str, object], where: str, as_family: str | None) -> 
 
 
 def _close(name: str) -> str:
+    import difflib  # noqa: PLC0415
+
     near = difflib.get_close_matches(name, model_types(), n=4, cutoff=0.5) or ["llama", "qwen3", "deepseek_v3"]
     return f"close families: {', '.join(near)}; read it as one of them with --as FAMILY"
 

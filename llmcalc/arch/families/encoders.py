@@ -9,7 +9,7 @@ from typing import Literal
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import BIDIRECTIONAL, Extra, Norm, Weight
 from llmcalc.arch.embedding import Projection
-from llmcalc.arch.families.build import divide, dtype_of, embed, layer_norm, positions_text, table, tied
+from llmcalc.arch.families.build import divide, dtype_of, embed, layer_norm, positions_text, table
 from llmcalc.arch.families.encoder_heads import Frame, Style, tail
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
@@ -41,6 +41,7 @@ ROBERTA = Style("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "poole
 INERT = (
     "position_embedding_type", "is_encoder_decoder", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
     "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type", "max_relative_positions", "sinusoidal_pos_embds",
+    "task_type_vocab_size",
 )  # fmt: skip
 
 ROWS: dict[str, Encoder] = {
@@ -102,8 +103,9 @@ def read(fields: Fields) -> Architecture:
 
 def architecture(fields: Fields, stack: Stack, frame: Frame, style: Style) -> Architecture:
     """The encoder as a model without a decoder, its masked-token head tied to the token table where there is one."""
+    tie = fields.flag("tie_word_embeddings", null=True)
     has_head = any(named.name == style.decoder for named in stack.tail)
-    ties = ((f"{style.decoder}.weight", f"{frame.table}.weight"),) if has_head and tied(fields) else ()
+    ties = ((f"{style.decoder}.weight", f"{frame.table}.weight"),) if has_head and tie else ()
     return Architecture(
         model_type=fields.model_type,
         decoder=Stack("decoder", "", ()),

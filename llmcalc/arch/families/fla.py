@@ -81,8 +81,8 @@ def rwkv7(fields: Fields) -> Architecture:
     """RWKV-7: the first block norms the embeddings too, and has no value residual."""
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     norm = layer_norm(d, fields, bias=fields.flag("norm_bias", null=True))
-    ratio = scaled(fields, "hidden_ratio", d) if fields.raw("hidden_ratio") is not None else 4 * d
-    ffn = Rwkv7ChannelMix(d, fields.integer("intermediate_size", null=-(-ratio // 32) * 32))
+    size = fields.optional("intermediate_size") or -(-scaled(fields, "hidden_ratio", d) // 32) * 32
+    ffn = Rwkv7ChannelMix(d, size)
     chosen, names = attention_layers(fields, d), ("attn_norm", "", "ffn_norm", "")
 
     def layer(mixer: Spec) -> Layer:

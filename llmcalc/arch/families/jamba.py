@@ -108,7 +108,13 @@ def falcon_h1(fields: Fields) -> Architecture:
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     inner = fields.optional("mamba_d_ssm") or scaled(fields, "mamba_expand", d)
     fields.ignore(
-        "mamba_expand", "mamba_norm_before_gate", "mamba_use_mlp", "attn_layer_indices", "mlp_expansion_factor"
+        "mamba_expand",
+        "mamba_norm_before_gate",
+        "mamba_use_mlp",
+        "attn_layer_indices",
+        "mlp_expansion_factor",
+        "mlp_multipliers",
+        "ssm_multipliers",
     )
     scan = mamba2(fields, d, inner, gated_norm=fields.flag("mamba_rms_norm"), out_bias=fields.flag("projectors_bias"))
     full = attention(fields, Layout(qkv="?attention_bias", o="?attention_bias"), d)

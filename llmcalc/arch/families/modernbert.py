@@ -50,7 +50,9 @@ def modern(fields: Fields) -> Architecture:
         layers.append(Layer((Sublayer("attn", attention, before), Sublayer("mlp", ffn, Named("mlp_norm", norm)))))
     fields.ignore("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index", "classifier_pooling")
     fields.ignore("global_rope_theta", "local_rope_theta", "classifier_activation", "reference_compile", "norm_eps")
-    fields.ignore("position_embedding_type", "repad_logits_with_grad", "is_encoder_decoder", "embedding_dropout")
+    fields.ignore(
+        "position_embedding_type", "repad_logits_with_grad", "is_encoder_decoder", "embedding_dropout", "decoder_bias"
+    )
     style = MODERN._replace(bias=fields.flag("classifier_bias"), norm_bias=bias)
     frame = Frame(fields, d, d, fields.integer("vocab_size"), "model.embeddings.tok_embeddings")
     stem = (embed(fields, d, frame.table), Named("model.embeddings.norm", norm))
@@ -84,6 +86,7 @@ def nomic(fields: Fields) -> Architecture:
             Sublayer("mlp", ffn, outer=Named("post_mlp_layernorm", norm)),
         )
     )
+    fields.ignore("is_encoder_decoder")
     root = "nomic_bert.embeddings"
     stem = [embed(fields, d, f"{root}.word_embeddings")]
     types = fields.integer("type_vocab_size", null=0, low=0)

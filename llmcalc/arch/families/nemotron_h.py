@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmcalc.arch.base import Spec
+from llmcalc.arch.base import Spec, Weight
 from llmcalc.arch.embedding import Projection
 from llmcalc.arch.families.build import decoder, embed, rms
 from llmcalc.arch.families.dense import Layout, attention
@@ -69,12 +69,14 @@ def mixer(fields: Fields, kind: str, d: int) -> Spec:
         case "mlp":
             return FeedForward(d, fields.integer("intermediate_size"), False, act, bias)
         case _:
-            shared = fields.integer("moe_shared_expert_intermediate_size")
+            shared, size = fields.integer("moe_shared_expert_intermediate_size"), fields.optional("moe_latent_size")
+            latent = (("fc1_latent_proj.bias", size), ("fc2_latent_proj.bias", d)) if bias and size else ()
             return MixtureOfExperts(
                 d, fields.integer("n_routed_experts"), fields.integer("num_experts_per_tok"),
                 fields.integer("moe_intermediate_size"), gated=False, activation=act, correction="buffer",
                 shared=FeedForward(d, shared, False, act, bias),
-                latent_size=fields.integer("moe_latent_size", null=0), router_dtype="fp32",
+                latent_size=size or 0, router_dtype="fp32",
+                extra=tuple(Weight(name, (width,), "bias") for name, width in latent),
             )  # fmt: skip
 
 

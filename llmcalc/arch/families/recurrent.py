@@ -64,8 +64,8 @@ def rwkv(fields: Fields) -> Architecture:
     layer = block(mixer, ffn, norm, mixer_name="attention", ffn_name="feed_forward", names=("ln1", "", "ln2", ""))
     return decoder(
         fields, [layer] * count, width=d, final=norm, prefix="rwkv.blocks",
-        embedding=embed(fields, d, "rwkv.embeddings"), stem=[Named("rwkv.blocks.0.pre_ln", norm)], final_name="rwkv.ln_out",
-        max_positions=fields.optional("context_length"),
+        embedding=embed(fields, d, "rwkv.embeddings"), stem=[Named("rwkv.blocks.0.pre_ln", norm)],
+        final_name="rwkv.ln_out", max_positions=fields.optional("context_length"),
     )  # fmt: skip
 
 

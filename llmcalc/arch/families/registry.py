@@ -40,6 +40,9 @@ READERS |= dict.fromkeys(_SAME_DENSE.split(), "dense")
 READERS |= {"mllama_text_model": "mllama", "modernbert": "modernbert", "nomic_bert": "modernbert"}
 _ENCODERS = "bert ernie roberta xlm-roberta camembert data2vec-text electra albert distilbert deberta-v2 mpnet"
 READERS |= dict.fromkeys(_ENCODERS.split(), "encoders")
+READERS |= dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers"), "t5")
+_BART = "bart plbart mbart blenderbot blenderbot-small pegasus marian m2m_100 whisper"
+READERS |= dict.fromkeys(_BART.split(), "bart")
 _WRAPPERS = (
     "llava vipllava llava_next llava_next_video llava_onevision paligemma gemma3 gemma3n gemma4 mistral3 idefics3 "
     "smolvlm aria internvl internvl_chat kimi_k25 lfm2_vl aya_vision cohere2_vision glm4v glm46v glm4v_moe qwen2_vl "
