@@ -1,17 +1,17 @@
 """Errors a user can meet. Anything else that escapes is a bug and keeps its traceback.
 
-    LlmcalcError
-    |-- SourceError            a config could not be had
-    |   |-- NotFoundError          no such model, file, repository or revision
-    |   |-- GatedError             the repository wants a token or a licence
-    |   |-- OfflineError           no network, or offline mode without a cached file
-    |   `-- MalformedConfigError   it is there, and it is not a config
-    |-- UnsupportedError       it is a config, and we do not know this part of it
-    |   |-- UnsupportedArchitectureError
-    |   |-- UnsupportedLayerError
-    |   `-- UnsupportedFormatError
-    |-- InvalidInputError      an option or a config field holds an impossible value
-    `-- OutputError            the result could not be written
+LlmcalcError
+|-- SourceError            a config could not be had
+|   |-- NotFoundError          no such model, file, repository or revision
+|   |-- GatedError             the repository wants a token or a licence
+|   |-- OfflineError           no network, or offline mode without a cached file
+|   `-- MalformedConfigError   it is there, and it is not a config
+|-- UnsupportedError       it is a config, and we do not know this part of it
+|   |-- UnsupportedArchitectureError
+|   |-- UnsupportedLayerError
+|   `-- UnsupportedFormatError
+|-- InvalidInputError      an option or a config field holds an impossible value
+`-- OutputError            the result could not be written
 """
 
 from __future__ import annotations

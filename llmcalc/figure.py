@@ -52,9 +52,7 @@ class Figure(NamedTuple):
         return f"{left} = {self.value:,} {self.unit}"
 
 
-def product(
-    name: str, unit: str, factors: tuple[Factor, ...], source: str = "", notes: tuple[str, ...] = ()
-) -> Figure:
+def product(name: str, unit: str, factors: tuple[Factor, ...], source: str = "", notes: tuple[str, ...] = ()) -> Figure:
     """The product of named whole numbers."""
     return Figure(name, prod(factor.value for factor in factors), unit, factors, (), source, notes)
 

@@ -71,3 +71,8 @@ def show_count(value: float) -> str:
 
 def _short(value: float) -> str:
     return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
+
+
+def words(name: str) -> str:
+    """A name as a person reads it: ``full_attention`` is ``full attention``."""
+    return name.replace("_", " ")

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from llmcalc.arch.base import FULL, Scope, Spec, State, Weight, linear
+from llmcalc.arch.base import FULL, Scope, Spec, State, Step, Weight, linear
+from llmcalc.arch.mixing import Counting, Term, softmax_attention
 from llmcalc.arch.positions import Positions, RelativeBias
+from llmcalc.errors import UnsupportedLayerError
 
 QkNorm = Literal["none", "head", "full", "per_head", "weightless", "keys"]
 Gate = Literal["none", "fused", "elementwise", "per_head"]
@@ -18,6 +20,7 @@ SCOPE_NAMES = {
     "sliding": "sliding_attention",
     "chunked": "chunked_attention",
     "bidirectional": "bidirectional_attention",
+    "compressed": "patch_attention",
     "source": "cross_attention",
     "image": "cross_attention",
     "fixed": "cross_attention",
@@ -33,7 +36,9 @@ class Attention(Spec):
     cache: ``own``; ``borrowed`` reads another layer's (no k, v weights); ``tied`` takes v from k's projection and
     keeps both; ``single`` keeps one array for both; ``none`` keeps nothing (encoders).
     cross: keys and values come from encoder or image states of width ``source_size``.
-    extra: further tensors of a family, listed as they are. Source: arXiv:1706.03762, 1911.02150, 2305.13245.
+    extra: further tensors of a family, listed as they are.
+    For the forward pass alone: clip clamps q, k, v; v_norm is weightless; temperature (scale, floor, first) multiplies
+    queries by 1 + scale x log(1 + floor((position + first) / floor)) (Llama-4). Source: arXiv:1706.03762, 1911.02150, 2305.13245.
     """
 
     hidden_size: int
@@ -59,6 +64,12 @@ class Attention(Spec):
     output_size: int = 0
     source_size: int = 0
     extra: tuple[Weight, ...] = ()
+    qk_norm_eps: float | None = None
+    qk_norm_offset: bool = False
+    qk_norm_after_rope: bool = False
+    v_norm: bool = False
+    clip: float | None = None
+    temperature: tuple[float, float, int] | None = None
     part = "attention"
 
     @property
@@ -122,6 +133,14 @@ class Attention(Spec):
         if self.cache != "single":
             kind: Literal["cross", "value"] = "cross" if self.cross else "value"
             yield State(names[1], (kv, self.v_head_dim), self.scope, kind, borrowed=borrowed)
+
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        if self.scope.kind == "compressed":
+            raise UnsupportedLayerError(
+                f"{self.kind}: how many patches there are depends on the bytes, so its operations are not known"
+            )
+        pairs = counting.pairs(step, self.scope)
+        yield softmax_attention(pairs, self.num_attention_heads, self.head_dim, self.v_head_dim)
 
     def describe(self) -> str:
         h, kv, width = self.num_attention_heads, self.num_key_value_heads, self.head_dim

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from llmcalc.arch.mixing import Counting, Term
 
 Role = Literal["matmul", "head", "router", "embedding", "norm", "bias", "conv", "scalar", "buffer"]
-Rows = Literal["every", "last", "source", "none"]
+Rows = Literal["every", "last", "once", "source", "none"]
 Split = Literal["none", "column", "row", "vocab", "expert"]
 WeightDtype = Literal["model", "fp32", "int64"]
 StateKind = Literal["key", "value", "latent", "index", "cross", "recurrent", "conv", "buffer"]
@@ -28,7 +31,7 @@ class Weight(NamedTuple):
 
     name: as the checkpoint spells it, relative to its block; ``{}`` stands for the expert's number.
     role: what multiplies it; a ``buffer`` is stored and is no parameter.
-    rows: which positions multiply it. split: how tensor parallelism cuts it. dtype: what it is stored in.
+    rows: which positions multiply it (``last``: those whose logits are wanted; ``once``: one a sequence). split: how tensor parallelism cuts it. dtype: what it is stored in.
     """
 
     name: str
@@ -139,6 +142,15 @@ class Step(NamedTuple):
             case _:
                 return _seen(scope, last) - _seen(scope, self.past)
 
+    def picked(self, rate: int, limit: int) -> int:
+        """Pairs with entries of ``rate`` positions where a query reads at most ``limit`` of those it sees."""
+        return _picked(rate, limit, self.past + self.new) - _picked(rate, limit, self.past)
+
+
+def _picked(rate: int, limit: int, n: int) -> int:
+    free = min(n, limit * rate)
+    return _seen(Scope("compressed", rate), free) + (n - free) * limit
+
 
 def _both_ways(half: int, n: int) -> int:
     """Pairs of n positions that lie at most ``half`` apart, in an encoder that sees all n at once."""
@@ -183,6 +195,11 @@ class Spec:
 
     def state(self) -> Iterator[State]:
         """Every cached array of one call, once."""
+        return iter(())
+
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        """Operations of one call on products between activations, term by term; those on weights follow from the list."""
+        del step, counting
         return iter(())
 
     def expanded(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from llmcalc.arch.base import Norm, Scope, Spec, State, Weight, linear, prefixed
+from llmcalc.arch.base import Norm, Scope, Spec, State, Step, Weight, linear, prefixed
+from llmcalc.arch.mixing import Counting, Term, per_pair, softmax_attention
 from llmcalc.arch.positions import Positions
 
 
@@ -66,6 +67,13 @@ class CompressedIndexer(Spec):
     def state(self) -> Iterator[State]:
         return self.compressor.state()
 
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        pairs, heads = counting.pairs(step, Scope("compressed", self.compressor.rate)), self.index_n_heads
+        each = (("", 2), ("heads", heads), ("wide", self.index_head_dim))
+        yield Term("index scores", "attention", "query-entry pairs", pairs, each)
+        if not counting.dense:  # the library sums over the heads element-wise
+            yield Term("sum over the index heads", "attention", "query-entry pairs", pairs, (("", 2), ("heads", heads)))
+
 
 @dataclass(frozen=True, slots=True)
 class CompressedAttention(Spec):
@@ -119,6 +127,19 @@ class CompressedAttention(Spec):
             yield from self.compressor.state()
         if self.indexer is not None:
             yield from self.indexer.state()
+
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        h, width = self.num_attention_heads, self.head_dim
+        yield softmax_attention(counting.pairs(step, self.scope), h, width, width)
+        if self.compressor is not None:
+            entries = Scope("compressed", self.compressor.rate)
+            pairs = counting.pairs(step, entries)
+            if self.indexer is not None:
+                rate, topk = self.compressor.rate, self.indexer.index_topk
+                pairs = step.new * min(counting.keys(step, entries), topk) if counting.dense else step.picked(rate, topk)
+            yield Term("compressed entries", "attention", "query-entry pairs", pairs, per_pair(h, 2 * width))
+        if self.indexer is not None:
+            yield from self.indexer.mixing_flops(step, counting)
 
     def describe(self) -> str:
         text = f"{self.num_attention_heads} query heads of {self.head_dim} share one array that is key and value"

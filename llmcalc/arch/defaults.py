@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-
 _FILE = Path(__file__).parents[1] / "data" / "class_defaults.jsonl"
 
 

@@ -10,11 +10,16 @@ from llmcalc.arch.base import Spec, Weight
 
 @dataclass(frozen=True, slots=True)
 class Embedding(Spec):
-    """A table of ``rows`` x ``width``; a token reads one row. ``tokens`` is false for position and type tables."""
+    """A table of ``rows`` x ``width``; a token reads one row. ``tokens`` is false for position and type tables.
+
+    scale: multiplies the rows read (Gemma). offset: row of the first position (OPT).
+    """
 
     rows: int
     width: int
     tokens: bool = True
+    scale: float = 1.0
+    offset: int = 0
     part = "embeddings"
 
     def weights(self) -> Iterator[Weight]:
@@ -26,11 +31,13 @@ class Embedding(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Head(Spec):
-    """The output matrix over the vocabulary, ``[rows, width]``."""
+    """The output matrix over the vocabulary, ``[rows, width]``; ``scale`` and ``softcap`` of its logits."""
 
     rows: int
     width: int
     bias: bool = False
+    scale: float = 1.0
+    softcap: float | None = None
     part = "lm_head"
 
     def weights(self) -> Iterator[Weight]:

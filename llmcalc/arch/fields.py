@@ -11,11 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from llmcalc.arch.aliases import ALIASES
 from llmcalc.arch.defaults import ClassDefaults, class_defaults
 from llmcalc.arch.harmless import harmless
 from llmcalc.errors import InvalidInputError, MalformedConfigError
 
 LARGEST: Final = 2**53
+# Each layer is an object here; the deepest published model has fewer than 200.
+MOST_LAYERS: Final = 100_000
 
 
 class Missing:
@@ -23,27 +26,6 @@ class Missing:
 
 
 ABSENT: Final = Missing()
-
-# Spellings of the same quantity; the first one is the name used in code and in ``--set``.
-ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
-    "hidden_size": ("n_embd", "d_model", "n_embed", "emb_dim", "embedding_dim", "model_dim", "dim"),
-    "num_hidden_layers": ("n_layer", "n_layers", "num_layers", "num_transformer_layers", "num_blocks"),
-    "num_attention_heads": ("n_head", "n_heads", "num_heads", "attention_heads", "num_query_heads"),
-    "num_key_value_heads": ("num_kv_heads", "n_head_kv", "num_attention_groups", "num_query_groups"),
-    "head_dim": ("attention_head_dim", "kv_channels", "d_kv", "dim_head", "hidden_size_per_head"),
-    "intermediate_size": ("ffn_dim", "ffn_hidden_size", "n_inner", "d_ff", "dff", "dim_ff"),
-    "vocab_size": ("padded_vocab_size",),
-    "max_position_embeddings": ("n_positions", "max_sequence_length", "seq_length", "n_ctx", "max_seq_len",
-                                "max_context_length", "model_max_length"),
-    "num_experts_per_tok": ("num_experts_per_token", "experts_per_token", "moe_topk", "moe_top_k", "moe_k",
-                            "num_selected_experts", "top_k_experts"),
-    "num_experts": ("n_routed_experts", "num_local_experts", "moe_num_experts", "num_routed_experts"),
-    "moe_intermediate_size": ("expert_ffn_hidden_size", "moe_ffn_hidden_size"),
-    "n_shared_experts": ("num_shared_experts", "moe_num_shared_experts", "num_shared_expert"),
-    "sliding_window": ("sliding_window_size", "attention_window_size", "window_size"),
-    "hidden_act": ("activation_function", "hidden_activation", "mlp_hidden_act", "afn", "activation"),
-    "tie_word_embeddings": (),
-}  # fmt: skip
 
 # Sizes that decide nearly every figure: a class default is never taken for them in a file's own top level.
 CORE: Final = ("hidden_size", "num_hidden_layers", "num_attention_heads")
@@ -207,6 +189,8 @@ class Fields:
             raise self.wrong(name, value, f"at least {low}")
         if number > LARGEST:
             raise self.wrong(name, value, "at most 2^53")
+        if number > MOST_LAYERS and name.endswith("layers"):
+            raise self.wrong(name, value, f"at most {MOST_LAYERS:,} layers")
         return number
 
     def number(self, name: str, *more: str, null: float | Missing = ABSENT) -> float:

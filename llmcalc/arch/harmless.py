@@ -12,15 +12,17 @@ _USUAL = frozenset(
     attention_dropout hidden_dropout embd_pdrop attn_pdrop resid_pdrop initializer_range use_cache rms_norm_eps
     layer_norm_eps layer_norm_epsilon norm_eps pretraining_tp rope_theta rope_scaling rope_parameters rope_interleave
     auto_map _name_or_path quantization_config hidden_act partial_rotary_factor norm_topk_prob output_router_logits
-    router_aux_loss_coef routed_scaling_factor scoring_func topk_method topk_group n_group aux_loss_alpha seq_aux ep_size
-    final_logit_softcapping attn_logit_softcapping query_pre_attn_scalar
+    seq_aux ep_size router_aux_loss_coef routed_scaling_factor scoring_func topk_method topk_group n_group aux_loss_alpha
+       final_logit_softcapping attn_logit_softcapping query_pre_attn_scalar
     """.split()
 )
 
 # Endings and patterns of keys about training, sampling, tokens, losses, kernels and file bookkeeping.
-_PATTERN = r"""^_ | _token_ids?$ | ^(bos|eos|pad|sep|cls|mask|unk|image|video|audio|vision|boi|eoi|boa|eoa)_(token|index)
+_PATTERN = r"""
+    ^_ | _token_ids?$ | ^(bos|eos|pad|sep|cls|mask|unk|image|video|audio|vision|boi|eoi|boa|eoa)_(token|index)
     | drop(out|path)? | pdrop$ | initializer | init_ | ^init | _init$ | _eps$ | ^eps | epsilon | loss | aux | jitter
-    | ^use_cache$ | ^(torch_)?dtype$ | transformers_version | ^auto_map$ | ^name_or_path$ | ^task_specific | pretraining_tp
+    | ^use_cache$ | ^(torch_)?dtype$ | transformers_version | ^auto_map$ | ^name_or_path$ | ^task_specific
+    | pretraining_tp
     | ^rope_ | _rope_ | _rope$ | rotary | ^id2label$ | ^label2id$ | ^problem_type$ | ^finetuning_task$ | ^tokenizer
     | ^output_ | ^return_dict | ^torchscript$ | ^use_return_dict$ | ^prefix$ | ^chunk_size_feed | generation
     | ^(do_sample|max_length|min_length|temperature|top_p|typical_p|num_beams|num_return|num_assist|repetition|length_p
@@ -34,6 +36,8 @@ _PATTERN = r"""^_ | _token_ids?$ | ^(bos|eos|pad|sep|cls|mask|unk|image|video|au
     | ^time_step_(min|max|floor|limit|init|scale) | ^rescale | gradient_checkpoint | ^language$ | ^license | unk_id$
     | ^partial_ | mrope | interleave$ | interleaved$ | ^video_ | ^image_(mean|std|token) | ^use_qkv_fusion$
     | ^residual_in_fp32$ | ^(hidden|mlp)_act | ^activation | _act$ | hidden_activation | act_fn | ^afn$ | ^logit
+    | in_fp32 | ^masked_softmax_fusion$ | ^skip_bias_add | residual_connection | ^cache_implementation$ | ^original_max_
+    | ^n_special$ | ^predict_special | checkpoint_enabled$ | parallel_enabled$ | ^is_llama_config$ | ^use_bidirectional
     | attention_type$ | ^layer_norm_type | normalization | ^unsloth | ^model_type$ | ^architectures$ | ^transformers
     """
 

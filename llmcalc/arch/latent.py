@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from llmcalc.arch.base import FULL, Norm, Scope, Spec, State, StateDtype, Weight, linear, prefixed
+from llmcalc.arch.base import FULL, Norm, Scope, Spec, State, StateDtype, Step, Weight, linear, prefixed
+from llmcalc.arch.mixing import Counting, Term, no_dense_count, softmax_attention
 from llmcalc.arch.positions import Positions
 
 
@@ -50,6 +51,14 @@ class Indexer(Spec):
             ring = Scope("open", self.pool)
             yield State("index_open", (2, self.index_head_dim), ring, "buffer", self.dtype, replicated=True)
 
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        scope = Scope("compressed", self.pool) if self.pool else FULL
+        if counting.dense and self.pool:
+            raise no_dense_count("an indexer over pooled keys")
+        pairs, heads = counting.pairs(step, scope), self.index_n_heads
+        yield Term("index scores", "attention", "query-key pairs", pairs, (("", 2), ("heads", heads), ("wide", self.index_head_dim)))
+        yield Term("sum over the index heads", "attention", "query-key pairs", pairs, (("", 2), ("heads", heads)))
+
     def describe(self) -> str:
         return f"an indexer of {self.index_n_heads} heads of {self.index_head_dim} picks {self.index_topk:,} positions"
 
@@ -80,6 +89,8 @@ class LatentAttention(Spec):
     positions: Positions | None = None
     scale: float | None = None
     extra: tuple[Weight, ...] = ()
+    norm_eps: float = 1e-6
+    temperature: tuple[float, float, int] | None = None
     part = "attention"
 
     @property
@@ -120,6 +131,31 @@ class LatentAttention(Spec):
             yield State("rotary_keys", row, self.scope, "latent", replicated=True, borrowed=borrowed)
         if self.indexer is not None:
             yield from self.indexer.state()
+
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        h, rank, rotary = self.num_attention_heads, self.kv_lora_rank, self.qk_rope_head_dim
+        nope, values = self.qk_nope_head_dim, self.v_head_dim
+        pairs = self.pairs(step, counting)
+        if counting.latent == "absorbed":
+            yield softmax_attention(pairs, h, rank + rotary, rank)
+        else:
+            yield softmax_attention(pairs, h, nope + rotary, values)
+        if counting.latent == "reexpand" and step.past:
+            rows = counting.keys(step, self.scope) - step.new
+            each = (("", 2), ("wide latent", rank), ("heads", h), ("wide (key and value)", nope + values))
+            yield Term("expansion of the cached latents", "attention", "cached positions", rows, each)
+        if self.indexer is not None:
+            yield from self.indexer.mixing_flops(step, counting)
+
+    def pairs(self, step: Step, counting: Counting) -> int:
+        """Pairs that are read: at most ``index_topk`` a query; whole pools and the open one where keys are pooled."""
+        if counting.dense or not self.index_topk:
+            return counting.pairs(step, self.scope)
+        pool = self.indexer.pool if self.indexer is not None else 0
+        if not pool:
+            return step.pairs(Scope("sliding", min(self.index_topk, self.scope.size or self.index_topk)))
+        picked = step.picked(pool, self.index_topk // pool)
+        return pool * picked + step.pairs(FULL) - pool * step.pairs(Scope("compressed", pool))
 
     def expanded(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         heads = self.num_attention_heads

@@ -6,12 +6,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from llmcalc.arch.base import ONCE, Norm, Spec, State, StateDtype, Weight, linear, prefixed
+from llmcalc.arch.base import ONCE, Norm, Spec, State, StateDtype, Step, Weight, linear, prefixed
+from llmcalc.arch.mixing import Counting, Term, blockwise, no_dense_count, recurrence
+
+DELTA_BLOCK = 64  # tokens that the kernels of flash-linear-attention and the library take together
+LIGHTNING_BLOCK = 256
 
 
 def conv_state(name: str, groups: int, width: int, kernel: int) -> State:
     """The last ``kernel`` - 1 inputs of a causal depthwise convolution over ``groups`` x ``width`` channels."""
     return State(name, (groups, width, kernel - 1), ONCE, "conv", "model")
+
+
+def delta_rule(step: Step, counting: Counting, heads: int, dk: int, dv: int) -> Iterator[Term]:
+    """Operations of a delta rule; its blocks form k k^T, q k^T and three products with values, and solve a triangle.
+
+    Token by token 7 a number of state: decay 1, read by k 2, rank-1 update 2, read by q 2. The library does that, and
+    the triangle, element-wise, so that a counter of products sees neither.
+    Source: arXiv:2406.06484, section 3.2 and appendix; arXiv:2412.06464.
+    """
+    if counting.scan == "recurrent":
+        if not counting.dense:
+            yield recurrence(step.new, heads, dk * dv, 7)
+        return
+    yield from blockwise(step.new, DELTA_BLOCK, heads, 2 * (2 * dk + dv), 6 * dk * dv, padded=counting.dense)
+    if not counting.dense:
+        pairs = blockwise(step.new, DELTA_BLOCK, heads, dk + dv, 0, padded=False)[0]
+        yield pairs._replace(name="triangular solves")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +53,8 @@ class GatedDelta(Spec):
     norm: bool = True
     extra: tuple[Weight, ...] = ()
     layout: Literal["fused", "split", "separate"] = "split"
+    norm_eps: float = 1e-6
+    negative: bool = False
     part = "mixer"
 
     @property
@@ -75,6 +98,9 @@ class GatedDelta(Spec):
         yield conv_state("conv_state_qk", self.num_key_heads, 2 * dk, self.conv_kernel)
         yield conv_state("conv_state_v", heads, dv, self.conv_kernel)
 
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        return delta_rule(step, counting, self.num_value_heads, self.key_head_dim, self.value_head_dim)
+
     def describe(self) -> str:
         return (
             f"a gated delta rule keeps {self.num_value_heads} states of {self.key_head_dim} x {self.value_head_dim} "
@@ -96,6 +122,7 @@ class KimiDelta(Spec):
     decay: Literal["low_rank", "full"] = "low_rank"
     gate: Literal["low_rank", "full"] = "low_rank"
     state_dtype: StateDtype = "fp32"
+    norm_eps: float = 1e-5
     part = "mixer"
 
     @property
@@ -128,6 +155,9 @@ class KimiDelta(Spec):
         yield State("recurrent_state", (heads, width, width), ONCE, "recurrent", self.state_dtype)
         yield conv_state("conv_state", heads, 3 * width, self.conv_kernel)
 
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        return delta_rule(step, counting, self.num_heads, self.head_dim, self.head_dim)
+
     def describe(self) -> str:
         return (
             f"Kimi delta attention keeps {self.num_heads} states of {self.head_dim} x {self.head_dim} "
@@ -157,6 +187,8 @@ class DecayAttention(Spec):
     bias: bool = False
     out_bias: bool = False
     conv_kernel: int = 0
+    norm_eps: float = 1e-6
+    layers: int = 1
     part = "mixer"
 
     @property
@@ -188,6 +220,15 @@ class DecayAttention(Spec):
         if self.conv_kernel:
             width = 2 * self.key_head_dim + self.value_head_dim
             yield conv_state("conv_state", self.num_heads, width, self.conv_kernel)
+
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        dk, dv = self.key_head_dim, self.value_head_dim
+        if counting.dense and self.rule != "lightning":
+            raise no_dense_count(f"{self.rule} attention")
+        if counting.scan == "chunked":
+            size = LIGHTNING_BLOCK if self.rule == "lightning" else DELTA_BLOCK
+            return iter(blockwise(step.new, size, self.num_heads, 2 * (dk + dv), 4 * dk * dv, padded=False))
+        return iter((recurrence(step.new, self.num_heads, dk * dv, 4 if counting.dense else 5),))
 
     def describe(self) -> str:
         return f"{self.rule} attention keeps {self.num_heads} states of {self.key_head_dim} x {self.value_head_dim}"
@@ -226,6 +267,14 @@ class MatrixMemory(Spec):
         yield State("matrix_memory", (heads, dk, dv), ONCE, "recurrent", self.state_dtype)
         yield State("normaliser", (heads, dk), ONCE, "recurrent", self.state_dtype)
         yield State("stabiliser", (heads,), ONCE, "recurrent", self.state_dtype)
+
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        dk, dv = self.key_head_dim, self.value_head_dim
+        if counting.dense:
+            raise no_dense_count("mLSTM")
+        if counting.scan == "chunked":
+            return iter(blockwise(step.new, DELTA_BLOCK, self.num_heads, 2 * (dk + dv), 4 * dk * dv, padded=False))
+        return iter((recurrence(step.new, self.num_heads, dk * dv, 5),))
 
     def describe(self) -> str:
         return f"an mLSTM keeps {self.num_heads} states of {self.key_head_dim} x {self.value_head_dim}"

@@ -75,11 +75,13 @@ class Layer:
     """One block: its sublayers in order, and what the residual path itself stores.
 
     parallel: all sublayers read the same normed input (GPT-J) instead of each other's output.
+    residual_scale: multiplies a sublayer's output before the sum (Granite).
     """
 
     sublayers: tuple[Sublayer, ...]
     residual: tuple[Named, ...] = ()
     parallel: bool = False
+    residual_scale: float = 1.0
 
     def leaves(self) -> tuple[Named, ...]:
         """Every spec of the block under its name, parallel branches unfolded."""

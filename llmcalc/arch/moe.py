@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from llmcalc.arch.base import FULL, Norm, Scope, Spec, State, Weight, linear, prefixed
+from llmcalc.arch.base import FULL, Norm, Scope, Spec, State, Step, Weight, linear, prefixed
 from llmcalc.arch.ffn import FeedForward
+from llmcalc.arch.mixing import Counting, Term, softmax_attention
 from llmcalc.arch.positions import Positions
 
 
@@ -18,7 +19,9 @@ class MixtureOfExperts(Spec):
     correction: the router's balancing term, a stored ``buffer`` or a ``parameter`` of E numbers.
     latent_size: experts work at this width, with projections down and up around them (Nemotron-3 Super).
     zero_experts: router rows without weights (LongCat). hash_vocab: routed by a stored table of vocab x k.
-    router_extra: further tensors of a family's router. Source: arXiv:1701.06538, 2401.06066.
+    router_extra: further tensors of a family's router.
+    For the forward pass alone: how the router scores, picks groups by their two best or their best (``group_score``),
+    normalises and scales; ``scale_input``: the score multiplies what goes in (Llama-4); swiglu_*: GPT-OSS. Source: arXiv:1701.06538, 2401.06066.
     """
 
     hidden_size: int
@@ -40,6 +43,15 @@ class MixtureOfExperts(Spec):
     router_dtype: Literal["model", "fp32"] = "model"
     router_extra: tuple[Weight, ...] = ()
     extra: tuple[Weight, ...] = ()
+    scoring: Literal["softmax", "sigmoid", "sparsemixer"] = "softmax"
+    norm_topk_prob: bool = True
+    routed_scaling_factor: float = 1.0
+    n_group: int = 1
+    topk_group: int = 1
+    group_score: Literal["top2", "max"] = "top2"
+    scale_input: bool = False
+    swiglu_limit: float | None = None
+    swiglu_alpha: float = 1.702
     part = "experts"
 
     @property
@@ -132,9 +144,13 @@ class MixtureOfAttentionHeads(Spec):
         yield State("keys", row, FULL, "key")
         yield State("values", row, FULL, "value")
 
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        heads = self.num_experts_per_tok * self.num_key_value_heads
+        yield softmax_attention(counting.pairs(step, FULL), heads, self.head_dim, self.head_dim)
+
     def describe(self) -> str:
         kv = self.num_key_value_heads
         return (
-            f"{self.num_experts_per_tok} of {self.num_experts} attention experts, {kv * self.num_experts_per_tok} query "
-            f"heads of {self.head_dim} over {kv} key/value heads"
+            f"{self.num_experts_per_tok} of {self.num_experts} attention experts, {kv * self.num_experts_per_tok} "
+            f"query heads of {self.head_dim} over {kv} key/value heads"
         )

@@ -10,11 +10,16 @@ from llmcalc.arch.base import Spec, Weight
 
 @dataclass(frozen=True, slots=True)
 class Rope(Spec):
-    """Rotary positions (arXiv:2104.09864). ``width``: rotated channels of a head; ``scaling``: the config's own keys."""
+    """Rotary positions (arXiv:2104.09864). ``width``: rotated channels; ``scaling``: the config's own keys.
+
+    interleaved: neighbours make a pair (GPT-J), not the two halves of the head. context: the positions it is made for.
+    """
 
     theta: float
     width: int
     scaling: tuple[tuple[str, object], ...] = ()
+    interleaved: bool = False
+    context: int | None = None
 
     def describe(self) -> str:
         text = f"rotary positions, base {self.theta:,.0f}, {self.width} channels"
@@ -28,7 +33,13 @@ class Rope(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Alibi(Spec):
-    """Linear biases on the scores, a slope per head, nothing stored (arXiv:2108.12409)."""
+    """Linear biases on the scores, a slope per head, nothing stored (arXiv:2108.12409).
+
+    scaled: the bias is added before the scores are scaled (Falcon). max_bias: MPT's ``alibi_bias_max``.
+    """
+
+    scaled: bool = False
+    max_bias: float = 8.0
 
     def describe(self) -> str:
         return "ALiBi positions"
@@ -36,7 +47,7 @@ class Alibi(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Sinusoidal(Spec):
-    """Fixed sines and cosines added to the embedding; ``rows`` x ``width`` only where a class makes them a parameter."""
+    """Fixed sines and cosines; ``rows`` x ``width`` only where a class makes them a parameter."""
 
     rows: int = 0
     width: int = 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from llmcalc.arch.base import ONCE, Norm, Spec, State, StateDtype, Weight, linear, prefixed
+from llmcalc.arch.base import ONCE, Norm, Spec, State, StateDtype, Step, Weight, linear, prefixed
 from llmcalc.arch.linear import conv_state
+from llmcalc.arch.mixing import Counting, Term, no_dense_count, recurrence
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,12 @@ class Rwkv7(Spec):
         heads = self.hidden_size // self.head_dim
         yield State("recurrent_state", (heads, self.head_dim, self.head_dim), ONCE, "recurrent", self.state_dtype)
         yield State("last_input", (self.hidden_size,), ONCE, "recurrent", "model")
+
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        # 9 a number of state: decay 1, its removal along a 4, rank-1 update 2, read 2. No form in blocks is counted.
+        if counting.dense:
+            raise no_dense_count("RWKV-7")
+        yield recurrence(step.new, self.hidden_size // self.head_dim, self.head_dim**2, 9)
 
     def describe(self) -> str:
         return f"RWKV-7 keeps {self.hidden_size // self.head_dim} states of {self.head_dim} x {self.head_dim}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from llmcalc.arch.base import Spec, Weight
+from llmcalc.arch.base import Spec, Step, Weight
+from llmcalc.arch.mixing import Counting, Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,12 @@ class HyperConnection(Spec):
         yield Weight("fn", (self.outputs, self.streams * self.hidden_size), "matmul", dtype="fp32")
         yield Weight("base", (self.outputs,), "scalar", dtype="fp32")
         yield Weight("scale", (self.scales,), "scalar", dtype="fp32")
+
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        del counting
+        if self.outputs == (2 + self.streams) * self.streams:
+            each = (("", 2), ("streams", self.streams), ("streams", self.streams), ("wide", self.hidden_size))
+            yield Term("mixing of the streams", "mixing", "tokens", step.new, each)
 
     def describe(self) -> str:
         return f"a residual stream of {self.streams} copies"

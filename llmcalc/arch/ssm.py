@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from llmcalc.arch.base import ONCE, Norm, Spec, State, StateDtype, Weight, linear, prefixed
+from llmcalc.arch.base import ONCE, Norm, Spec, State, StateDtype, Step, Weight, linear, prefixed
 from llmcalc.arch.linear import conv_state
+from llmcalc.arch.mixing import Counting, Term, recurrence, whole_blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Mamba1(Spec):
     """Mamba (arXiv:2312.00752): ``inner`` channels of ``state_size`` numbers; its convolution covers x alone.
 
-    ``heads``: Zamba splits the channels into groups with their own dt, B, C. ``inner_norms``: Jamba's on dt, B, C.
+    ``heads``: Zamba splits the channels into groups with their own dt, B, C. ``inner_norms``: Jamba's on dt, B, C
+    (``weightless_norms``: Falcon-Mamba's, which store nothing).
     """
 
     hidden_size: int
@@ -26,6 +28,8 @@ class Mamba1(Spec):
     inner_norms: bool = False
     heads: int = 1
     state_dtype: StateDtype = "fp32"
+    weightless_norms: bool = False
+    norm_eps: float = 1e-6
     part = "mixer"
 
     @property
@@ -52,6 +56,10 @@ class Mamba1(Spec):
         yield State("recurrent_state", (self.inner, self.state_size), ONCE, "recurrent", self.state_dtype)
         yield conv_state("conv_state", self.inner, 1, self.conv_kernel)
 
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        # There is no form in blocks. 9 a number of state (decay, input, update, read); a counter sees the read alone.
+        yield recurrence(step.new, 1, self.inner * self.state_size, 2 if counting.dense else 9)
+
     def describe(self) -> str:
         return f"Mamba keeps {self.inner:,} channels of {self.state_size} and {self.conv_kernel - 1} columns"
 
@@ -75,6 +83,9 @@ class Mamba2(Spec):
     gated_norm: bool = True
     state_dtype: StateDtype = "fp32"
     out_bias: bool | None = None
+    norm_groups: int = 1
+    norm_eps: float = 1e-5
+    time_step_limit: tuple[float, float] = (0.0, float("inf"))
     part = "mixer"
 
     @property
@@ -109,6 +120,28 @@ class Mamba2(Spec):
         yield State("recurrent_state", row, ONCE, "recurrent", self.state_dtype)
         yield conv_state("conv_state_x", self.num_heads, self.head_dim, self.conv_kernel)
         yield conv_state("conv_state_bc", self.n_groups, 2 * self.state_size, self.conv_kernel)
+
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        """SSD in blocks of Q: C B^T and its product with x inside a block, states into and out of it, a pass over states.
+
+        C B^T is one matrix a group in the kernels, one a head in the library, whose pass over states is quadratic in
+        the number of blocks. Source: arXiv:2405.21060, section 6 and listing 1.
+        """
+        state = self.head_dim * self.state_size
+        if counting.scan == "recurrent":
+            yield recurrence(step.new, self.num_heads, state, 2 if counting.dense else 5)
+            return
+        size = self.chunk_size
+        tokens = whole_blocks(step.new, size)
+        each = tokens if counting.dense else step.new
+        groups = self.num_heads if counting.dense else self.n_groups
+        inside = (("", 2), ("tokens of a block", size))
+        yield Term("C B^T inside the blocks", "scan", "tokens", each, (*inside, ("groups", groups), ("states", self.state_size)))
+        yield Term("its product with x", "scan", "tokens", each, (*inside, ("channels", self.inner)))
+        yield Term("to and from the state", "scan", "tokens", each, (("", 4), ("heads", self.num_heads), ("numbers of state", state)))
+        blocks = tokens // size
+        passes, unit = ((blocks + 1) ** 2, "pairs of blocks") if counting.dense else (blocks, "blocks")
+        yield Term("pass over the states", "scan", unit, passes, (("", 2), ("heads", self.num_heads), ("numbers of state", state)))
 
     def describe(self) -> str:
         return (

@@ -12,9 +12,9 @@ class KindRow(NamedTuple):
     """Layers of one kind: how many, where, and what they are in words."""
 
     kind: str
-    count: int
+    layers: int
     ffn: str
-    layers: tuple[int, ...]
+    depths: tuple[int, ...]
     mixer_text: str
     ffn_text: str
 
@@ -48,8 +48,8 @@ def pattern(names: Sequence[str]) -> str:
             if repeats < 2 or len(set(unit)) < 2:
                 continue
             end = start + repeats * period
-            drawn = [text for text in (_runs(names[:start]), f"{repeats} x ({_runs(unit)})", _runs(names[end:])) if text]
-            text = ", ".join(drawn)
+            drawn = (_runs(names[:start]), f"{repeats} x ({_runs(unit)})", _runs(names[end:]))
+            text = ", ".join(part for part in drawn if part)
             if len(text) < len(best):
                 best = text
     return best
@@ -89,15 +89,15 @@ def sentence(architecture: Architecture) -> str:
             if text and text not in told:
                 told.add(text)
                 alike = [r for r in rows if text in (r.mixer_text, r.ffn_text)]
-                where = f"in {sum(r.count for r in alike)} blocks " if len(alike) < len(rows) else ""
+                where = f"in {sum(r.layers for r in alike)} blocks " if len(alike) < len(rows) else ""
                 words.append(where + text)
     words.append(architecture.positions)
     words.append(f"a vocabulary of {architecture.vocab_size:,}")
     words.append("the head is the embedding (tied)" if architecture.tie_word_embeddings else "a head of its own")
     if architecture.max_position_embeddings:
         words.append(f"a context of {architecture.max_position_embeddings:,} tokens")
-    for stack_name in dict.fromkeys(tower.name for tower in architecture.towers):
-        words.append({"vision": "a vision tower", "audio": "an audio tower"}.get(stack_name, f"a {stack_name}"))
+    named = {"vision": "a vision tower", "audio": "an audio tower", "projector": "a projector"}
+    words += [named[name] for name in dict.fromkeys(str(tower.name) for tower in architecture.towers)]
     if architecture.mtp:
         words.append("multi-token-prediction heads beside it")
     return "; ".join(words) + "."

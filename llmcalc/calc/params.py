@@ -64,7 +64,7 @@ def params(architecture: Architecture) -> ParamCount:
         embedding_params=_sum(p for p in unique if p.weight.role == "embedding" and _is_token_table(p)),
         lm_head_params=_sum(p for p in stored if p.branch == "lm_head"),
         non_embedding_params=figure.value - outside,
-        router_bias_params=_sum(p for p in buffers if "correction_bias" in p.weight.name or "expert_bias" in p.weight.name),
+        router_bias_params=_sum(p for p in buffers if "correction_bias" in p.weight.name),
         mtp_params=_sum(extra),
         vision_params=_sum(p for p in unique if p.stack in ("vision", "projector")),
         audio_params=_sum(p for p in unique if p.stack == "audio"),
@@ -102,5 +102,5 @@ def _leaf(placed: Placed, copies: int) -> Figure:
     names = ("rows", "wide") if weight.role in ("embedding", "head") else ("out", "in")
     if len(weight.shape) != 2:
         names = ("", "")
-    dims = [Factor(names[index] if index < 2 else "", size, "abc"[min(index, 2)]) for index, size in enumerate(weight.shape)]
+    dims = [Factor(names[i] if i < 2 else "", size, "abc"[min(i, 2)]) for i, size in enumerate(weight.shape)]
     return product(weight.name, "parameters", (*factors, *dims))

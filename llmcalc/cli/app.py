@@ -41,7 +41,7 @@ class VerbGroup(TyperGroup):
         """The verb to run; a near miss names the verb that was meant."""
         name = args[0] if args else ""
         if name and name not in VERBS and not name.startswith("-"):
-            import difflib  # noqa: PLC0415
+            import difflib
 
             near = difflib.get_close_matches(name.lower().replace("_", "-"), VERBS, n=1, cutoff=0.4)
             hint = f"did you mean {near[0]}?" if near else f"verbs: {', '.join(VERBS)}"

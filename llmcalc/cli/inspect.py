@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.describe import KindRow, kinds, layer_pattern, sentence
 from llmcalc.cli import options as opt
@@ -37,7 +35,7 @@ def report(model: Model) -> Report:
     """The architecture as a report."""
     a = model.architecture
     stacks = [stack for stack in a.stacks if stack.layers]
-    rows = [(stack.name, row) for stack in stacks for row in kinds(stack)]
+    rows: list[tuple[str, KindRow]] = [(stack.name, row) for stack in stacks for row in kinds(stack)]
     main = a.decoder if a.decoder.layers else a.encoder or a.decoder
     drawn = [f"{stack.name}: {layer_pattern(stack)}" for stack in stacks]
     return Report(
@@ -59,7 +57,7 @@ def results(a: Architecture, rows: list[KindRow], drawn: str) -> dict[str, objec
     return {
         "model_type": a.model_type,
         "layers": [
-            {"kind": r.kind, "count": r.count, "ffn": r.ffn, "layers": list(r.layers), "mixer": r.mixer_text,
+            {"kind": r.kind, "count": r.layers, "ffn": r.ffn, "layers": list(r.depths), "mixer": r.mixer_text,
              "feed_forward": r.ffn_text}
             for r in rows
         ],
@@ -85,5 +83,5 @@ def table(rows: list[tuple[str, KindRow]]) -> Table:
     )  # fmt: skip
     return Table(
         columns,
-        tuple((stack, r.kind.replace("_", " "), r.count, r.mixer_text, r.ffn_text) for stack, r in rows),
+        tuple((stack, r.kind.replace("_", " "), r.layers, r.mixer_text, r.ffn_text) for stack, r in rows),
     )

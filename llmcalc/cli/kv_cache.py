@@ -10,8 +10,8 @@ from llmcalc.calc.cache import CacheEstimate, kv_cache
 from llmcalc.cli import options as opt
 from llmcalc.cli.output import Form, emit, model_block
 from llmcalc.loading import Model, load
-from llmcalc.report.report import Column, Report, Table
-from llmcalc.units import show_bytes
+from llmcalc.report.report import Cell, Column, Report, Table
+from llmcalc.units import show_bytes, words
 
 app = opt.verb_app()
 
@@ -48,7 +48,7 @@ def verb(
         found.architecture, tokens, batch, lengths=sizes, encoder_tokens=encoder_tokens, image_tokens=image_tokens,
         cache=cache, engine=engine, tp=tp, pp=pp,
     )  # fmt: skip
-    inputs = {
+    inputs: dict[str, object] = {
         "tokens": estimate.tokens, "batch": estimate.batch, "encoder_tokens": encoder_tokens,
         "image_tokens": image_tokens, "cache": cache, "engine": engine, "tp": tp, "pp": pp,
     }  # fmt: skip
@@ -76,7 +76,16 @@ def results(estimate: CacheEstimate, engine: str) -> dict[str, object]:
         "tokens": estimate.tokens,
         "batch": estimate.batch,
         "total_tokens": estimate.total_tokens,
-        "layers": [row._asdict() | {"arrays": list(row.arrays)} for row in estimate.layers],
+        "layers": [
+            {
+                "kind": r.kind,
+                "count": r.layers,
+                "bytes": r.bytes,
+                "bytes_per_token": r.bytes_per_token,
+                "arrays": list(r.arrays),
+            }
+            for r in estimate.layers
+        ],
         "every_layer_full_bytes": estimate.every_layer_full_bytes,
         "mla_expanded_bytes": estimate.mla_expanded_bytes,
     }
@@ -98,7 +107,8 @@ def headline(model: Model, estimate: CacheEstimate) -> list[str]:
         f"{one:,} bytes = {show_bytes(one)} {which}",
     ]
     if estimate.batch > 1:
-        lines.append(f"{estimate.total_bytes:,} bytes = {show_bytes(estimate.total_bytes)} in {estimate.batch} sequences")
+        size = estimate.total_bytes
+        lines.append(f"{size:,} bytes = {show_bytes(size)} in {estimate.batch:,} sequences")
     if estimate.bytes_per_token is not None:
         lines.append(f"each further token adds {estimate.bytes_per_token:,} bytes a sequence")
     if estimate.recurrent_bytes:
@@ -124,13 +134,13 @@ def table(estimate: CacheEstimate) -> Table:
         Column("layers", "kind"), Column("count", "count", "count"), Column("bytes", "bytes", "bytes"),
         Column("bytes a token", "bytes_per_token", "count"), Column("keeps", "arrays"),
     )  # fmt: skip
-    rows = [
-        (r.kind.replace("_", " "), r.count, r.bytes, r.bytes_per_token, ", ".join(r.arrays).replace("_", " ") or "nothing")
+    rows: list[tuple[Cell, ...]] = [
+        (words(r.kind), r.layers, r.bytes, r.bytes_per_token, words(", ".join(r.arrays)) or "nothing")
         for r in estimate.layers
     ]
     if len(rows) > 1:
-        growth = None if estimate.bytes_per_token is None else int(estimate.bytes_per_token)
-        rows.append(("total", sum(r.count for r in estimate.layers), estimate.total_bytes, growth, ""))  # type: ignore[arg-type]
+        layers = sum(r.layers for r in estimate.layers)
+        rows.append(("total", layers, estimate.total_bytes, estimate.bytes_per_token, ""))
     return Table(columns, tuple(rows))
 
 

@@ -27,7 +27,9 @@ def _tokens(name: str, low: int = 1) -> object:
 
 ModelArg = Annotated[
     str,
-    typer.Argument(metavar="MODEL", help="A catalogue name, a config.json or folder, - for stdin, or org/name[@revision]."),
+    typer.Argument(
+        metavar="MODEL", help="A catalogue name, a config.json or folder, - (stdin), or org/name[@revision]."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.", rich_help_panel=OUTPUT)]
 Csv = Annotated[bool, typer.Option("--csv", help="The table as CSV, exact numbers.", rich_help_panel=OUTPUT)]
@@ -43,11 +45,10 @@ As = Annotated[
     str | None,
     typer.Option("--as", metavar="FAMILY", help="Read an unknown model_type as this one.", rich_help_panel=MODEL),
 ]
-Source = Annotated[
-    str | None, typer.Option("--source", help="catalog, local, hub or gguf.", rich_help_panel=MODEL)
-]
+Source = Annotated[str | None, typer.Option("--source", help="catalog, local, hub or gguf.", rich_help_panel=MODEL)]
 Tokens = Annotated[
-    int, typer.Option("--tokens", parser=_tokens("tokens"), metavar="N", help="Positions per sequence: 4096, 128k, 128Ki.")
+    int,
+    typer.Option("--tokens", parser=_tokens("tokens"), metavar="N", help="Positions per sequence: 4096, 128k, 128Ki."),
 ]
 Batch = Annotated[int, typer.Option("--batch", min=1, max=2**31, help="Sequences held at once.")]
 EncoderTokens = Annotated[
@@ -59,7 +60,7 @@ EncoderTokens = Annotated[
 ]  # fmt: skip
 ImageTokens = Annotated[
     int,
-    typer.Option("--image-tokens", parser=_tokens("image-tokens", 0), metavar="N", help="Image positions cross-attended."),
+    typer.Option("--image-tokens", parser=_tokens("image-tokens", 0), metavar="N", help="Image positions attended to."),
 ]
 Lengths = Annotated[
     str | None, typer.Option("--lengths", metavar="N,N,...", help="Retained lengths, instead of --tokens x --batch.")

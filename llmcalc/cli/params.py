@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields as dataclass_fields
 
-import typer
-
 from llmcalc.calc.params import ParamCount, params
 from llmcalc.cli import options as opt
 from llmcalc.cli.output import Form, emit, model_block

@@ -78,7 +78,7 @@ def as_markdown(report: Report, *, explain: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-SHOWN: dict[Kind, Callable[[int], str]] = {
+SHOWN: dict[Kind, Callable[[float], str]] = {
     "count": lambda value: f"{value:,}",
     "bytes": lambda value: f"{value:,} B ({show_bytes(value)})" if value >= 1024 else f"{value:,} B",
     "params": lambda value: f"{value:,} ({show_count(value)})" if value >= 1000 else f"{value:,}",
@@ -90,7 +90,7 @@ def show(cell: Cell, kind: Kind) -> str:
     """A cell for eyes; nothing for what there is not."""
     if cell is None:
         return ""
-    return SHOWN[kind](cell) if isinstance(cell, int) else cell
+    return SHOWN[kind](cell) if isinstance(cell, (int, float)) else cell
 
 
 def derivation(report: Report) -> Iterator[str]:
@@ -154,7 +154,9 @@ def _rich_table(console: object, table: Table) -> None:
     from rich.text import Text
 
     assert isinstance(console, Console)
-    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, title=table.title or None, title_justify="left", pad_edge=False, expand=False)
+    drawn = RichTable(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, title=table.title or None, title_justify="left"
+    )
     for column in table.columns:
         number = column.kind != "text"
         drawn.add_column(Text(column.title), justify="right" if number else "left", no_wrap=number, overflow="fold")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from llmcalc.figure import Figure
 
 SCHEMA = "llmcalc/1"
 Kind = Literal["text", "count", "bytes", "params"]
-Cell = str | int | None
+Cell = str | int | float | None
 
 
 class Column(NamedTuple):
@@ -21,8 +20,7 @@ class Column(NamedTuple):
     kind: Kind = "text"
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """Rows of one kind; ``indents`` (if given) say how deep a row stands in a tree."""
 
     columns: tuple[Column, ...]
@@ -31,8 +29,7 @@ class Table:
     indents: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """The answer of one verb. ``results`` is what JSON prints; headline, tables and figures are the same for eyes.
 
     The first table is what ``--csv`` prints.
@@ -46,4 +43,4 @@ class Report:
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
     assumptions: Sequence[str] = ()
-    warnings: Sequence[str] = field(default=())
+    warnings: Sequence[str] = ()

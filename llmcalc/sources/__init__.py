@@ -40,10 +40,10 @@ def resolve(ref: str, *, source: str | None = None) -> RawConfig:
     if kind == "hub":
         return _read_hub(ref)
     if kind == "gguf":
-        from llmcalc.sources.gguf import read_gguf  # noqa: PLC0415
+        from llmcalc.sources.gguf import read_gguf
 
         return read_gguf(Path(ref))
-    from llmcalc.sources import local  # noqa: PLC0415
+    from llmcalc.sources import local
 
     if kind == "repo":
         return _read_repo(ref)
@@ -66,7 +66,7 @@ def _kind(ref: str) -> str:
 def _read_repo(ref: str) -> RawConfig:
     """``org/name``: a folder here, else a catalogue model's own hub id, else the Hub."""
     if os.path.isdir(ref):
-        from llmcalc.sources.local import read_local  # noqa: PLC0415
+        from llmcalc.sources.local import read_local
 
         raw = read_local(ref)
         note = f"{ref} is read as the folder of that name here; --source hub asks the Hub instead"
@@ -87,7 +87,7 @@ def _read_catalogue(ref: str) -> RawConfig:
 
 
 def _read_hub(ref: str) -> RawConfig:
-    from llmcalc.sources.hub import read_hub  # noqa: PLC0415
+    from llmcalc.sources.hub import read_hub
 
     try:
         return read_hub(ref)

@@ -129,7 +129,7 @@ def not_found(name: str) -> NotFoundError:
 
 def suggestions(name: str, count: int = 4, *, cutoff: float = 0.6) -> list[str]:
     """The closest names of the catalogue, the best first; hub ids where a hub id was asked."""
-    from difflib import get_close_matches  # noqa: PLC0415  (a miss can afford the import)
+    from difflib import get_close_matches
 
     if len(name) > 200:
         return []

@@ -59,7 +59,11 @@ def read_hub(ref: str) -> RawConfig:
 
 def _bounded(asked: Asked) -> Found:
     """Fetch in a thread of its own, which is left behind when it takes too long."""
-    from huggingface_hub import constants
+    try:
+        from huggingface_hub import constants
+    except (ImportError, ValueError) as error:
+        # ValueError: it reads its environment variables when it is imported, and takes HF_HUB_ETAG_TIMEOUT=ten badly.
+        raise SourceError(f"{asked}: huggingface_hub cannot be loaded: {error}", "check the HF_* variables") from None
 
     seconds = 2.0 * (constants.HF_HUB_ETAG_TIMEOUT + constants.HF_HUB_DOWNLOAD_TIMEOUT)
     outcome: list[Found | BaseException] = []

@@ -69,7 +69,7 @@ def _read_folder(path: Path, ref: str) -> RawConfig:
         raise _no_config(path, names)
     raw = _read_file(path / "config.json", ref)
     # Imported here: most calls read a single file.
-    from llmcalc.sources.checkpoint import read_tensors  # noqa: PLC0415
+    from llmcalc.sources.checkpoint import read_tensors
 
     tensors, warnings = read_tensors(path, names)
     if "adapter_config.json" in names:

@@ -83,7 +83,7 @@ def parse_config(
     _refuse_other_kinds(config, where)
     if digest is None:
         # Not at the top: loading it takes as long as reading a model of the catalogue.
-        from hashlib import sha256  # noqa: PLC0415
+        from hashlib import sha256
 
         digest = sha256(data).hexdigest()
     name, ref, origin = (_printable(text) for text in (name, ref, origin))

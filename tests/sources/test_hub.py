@@ -245,3 +245,17 @@ def test_environment_with_a_slow_server(hub: Hub, tmp_path: Path) -> None:
     done = run(hub, tmp_path, HF_HUB_ETAG_TIMEOUT="1", HF_HUB_DOWNLOAD_TIMEOUT="1")
     assert done.stdout.startswith("offline org/model")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("HF_HUB_ETAG_TIMEOUT", "ten", "source org/model: huggingface_hub cannot be loaded"),
+        ("HF_ENDPOINT", "nonsense", "offline org/model: nonsense cannot be reached"),
+        ("HF_ENDPOINT", "http://[", "source org/model: huggingface_hub cannot be loaded"),
+    ],
+)
+def test_environment_that_makes_no_sense(hub: Hub, tmp_path: Path, name: str, value: str, says: str) -> None:
+    done = run(hub, tmp_path, **{name: value})
+    assert done.stdout.startswith(says)
+    assert done.stderr == ""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 
+from llmcalc.arch.cache_scheme import cache_scheme
 from llmcalc.arch.families import registry
 from llmcalc.arch.fields import Fields, Notes
 from llmcalc.arch.model import Architecture
@@ -56,6 +57,7 @@ def read_config(
     return replace(
         architecture,
         model_type=model_type,
+        cache_format=cache_scheme(data, notes),
         warnings=(*architecture.warnings, *notes.warnings),
         assumptions=(*architecture.assumptions, *notes.assumptions),
     )
@@ -84,7 +86,7 @@ def family_of(data: Mapping[str, object], where: str, as_family: str | None) -> 
 
 
 def _close(name: str) -> str:
-    import difflib  # noqa: PLC0415
+    import difflib
 
     near = difflib.get_close_matches(name, model_types(), n=4, cutoff=0.5) or ["llama", "qwen3", "deepseek_v3"]
     return f"close families: {', '.join(near)}; read it as one of them with --as FAMILY"

@@ -8,7 +8,7 @@ from typing import Literal
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import BIDIRECTIONAL, FULL, SOURCE, Norm, Scope, Spec
 from llmcalc.arch.families.build import divide, embed, layer_norm, table
-from llmcalc.arch.families.pairs import assemble, own_or, task_of
+from llmcalc.arch.families.pairs import assemble, own_or
 from llmcalc.arch.families.towers import audio
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
@@ -74,7 +74,7 @@ def read(fields: Fields) -> Architecture:
     limit = fields.optional("max_target_positions" if whisper else "max_position_embeddings")
     return assemble(
         fields, encoder, decoder, tokens, width=d, tie=fields.flag("tie_word_embeddings", null=True),
-        logits_bias=row.logits_bias and task_of(fields) == "generate", max_positions=limit,
+        logits_bias=row.logits_bias, max_positions=limit,
     )  # fmt: skip
 
 
@@ -100,10 +100,10 @@ def layer(fields: Fields, row: Row, side: Side, d: int, norm: Norm) -> Layer:
     h = own_or(fields, f"{side}_attention_heads", "num_attention_heads")
     width = divide(fields, d, h, f"d_model / {side}_attention_heads")
     where = Sinusoidal() if row.positions != "table" else None
-    scope, cache = (FULL, "own") if side == "decoder" else (BIDIRECTIONAL, "none")
+    scope = FULL if side == "decoder" else BIDIRECTIONAL
     own = Attention(
         d, h, h, width, width, scope, True, row.k_bias, True, True,
-        cache="own" if cache == "own" else "none", positions=where,
+        cache="own" if side == "decoder" else "none", positions=where,
     )  # fmt: skip
     act = fields.text("hidden_act", null="gelu")
     ffn = FeedForward(d, own_or(fields, f"{side}_ffn_dim", "intermediate_size"), False, act, True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from llmcalc.arch.base import FULL, Norm, Scope, Spec
 from llmcalc.arch.embedding import Embedding, Head, Projection
-from llmcalc.arch.fields import Fields
+from llmcalc.arch.families import forward
+from llmcalc.arch.fields import LARGEST, Fields
 from llmcalc.arch.model import Architecture, Call, Layer, Named, Stack, Sublayer
 from llmcalc.arch.positions import Rope
 from llmcalc.errors import InvalidInputError
@@ -35,7 +37,7 @@ def _eps(fields: Fields | None) -> float | None:
         value = fields.raw(name)
         if isinstance(value, float):
             return value
-    return None
+    return forward.CLASS_EPS.get(fields.model_type)
 
 
 def divide(fields: Fields, whole: int, parts: int, what: str) -> int:
@@ -70,13 +72,32 @@ def rope(fields: Fields, head_dim: int, kind: str = "", theta: float | None = No
     inner = block.get(kind)
     if isinstance(inner, dict):
         block = inner
+    local = forward.maybe(fields, "rope_local_base_freq", "local_rope_theta") if kind == "sliding_attention" else None
+    if local is not None and not isinstance(inner, dict):
+        block, theta = {}, theta or local
     base = theta or block.get("rope_theta") or fields.raw("rope_theta", "rotary_emb_base") or 10_000.0
     part = block.get("partial_rotary_factor") or fields.raw("partial_rotary_factor", "rotary_pct", "rope_pct") or 1.0
-    base = base if isinstance(base, (int, float)) and not isinstance(base, bool) else 10_000.0
-    part = part if isinstance(part, (int, float)) and not isinstance(part, bool) else 1.0
-    plain = {key: value for key, value in block.items() if isinstance(value, (str, int, float, bool))}
-    scaling = tuple(sorted((k, v) for k, v in plain.items() if k not in ("rope_theta", "partial_rotary_factor")))
-    return Rope(float(base), int(head_dim * part), scaling)
+    base, part = finite(fields, "rope_theta", base), finite(fields, "partial_rotary_factor", part)
+    plain: dict[str, object] = {key: value for key, value in block.items() if isinstance(value, (str, int, float, bool))}
+    plain |= {key: tuple(value) for key, value in block.items() if isinstance(value, list)}
+    original = forward.quiet(fields, "original_max_position_embeddings")
+    if plain and isinstance(original, int):
+        plain.setdefault("original_max_position_embeddings", original)
+    kept = [key for key in sorted(plain) if key not in ("rope_theta", "partial_rotary_factor")]
+    context = forward.whole(fields, "max_position_embeddings", null=0)
+    width = forward.whole(fields, "rotary_dim", null=int(head_dim * part))
+    scaling = tuple((key, plain[key]) for key in kept)
+    return Rope(base, width, scaling, forward.interleaved(fields), context or None)
+
+
+def finite(fields: Fields, name: str, value: object) -> float:
+    """A finite number of reasonable size.
+
+    Raises: InvalidInputError.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < LARGEST:
+        raise fields.wrong(name, value, "a finite number")
+    return float(value)
 
 
 # -- which layers see what --------------------------------------------------------------------------------------
@@ -117,9 +138,9 @@ def embed(fields: Fields, width: int, name: str = "model.embed_tokens", rows: in
     return Named(name, Embedding(rows or fields.integer("vocab_size"), width))
 
 
-def table(name: str, rows: int, width: int) -> Named:
-    """A learned table that is not of tokens (positions, types)."""
-    return Named(name, Embedding(rows, width, tokens=False))
+def table(name: str, rows: int, width: int, offset: int = 0) -> Named:
+    """A learned table that is not of tokens (positions, types); ``offset``: the row of position 0."""
+    return Named(name, Embedding(rows, width, tokens=False, offset=offset))
 
 
 def dtype_of(*blocks: Fields | None) -> str:
@@ -148,10 +169,11 @@ def tied(fields: Fields) -> bool:
 
 def positions_text(layers: Iterable[Layer], stem: Iterable[Named]) -> str:
     """How positions enter, in words, from the specs themselves."""
-    found: list[str] = []
-    for named in stem:
-        if isinstance(named.spec, Embedding) and not named.spec.tokens and "position" in named.name:
-            found.append(f"{named.spec.rows:,} learned positions")
+    found = [
+        f"{named.spec.rows:,} learned positions"
+        for named in stem
+        if isinstance(named.spec, Embedding) and not named.spec.tokens and "position" in named.name
+    ]
     for layer in layers:
         for mixer in layer.mixers:
             spec = getattr(mixer, "positions", None)
@@ -184,6 +206,9 @@ def decoder(
     """A decoder-only model: token table, layers, final norm, head, tied or not."""
     tokens = embedding or embed(fields, width)
     vocab = tokens.spec.rows if isinstance(tokens.spec, Embedding) else 0
+    if isinstance(tokens.spec, Embedding):
+        tokens = Named(tokens.name, replace(tokens.spec, scale=forward.embedding_scale(fields, width)))
+    layers = forward.scaled_layers(fields, list(layers))
     first = (tokens, *stem)
     last = (Named(final_name, final),) if final is not None else ()
     last = (*last, *tail)
@@ -191,7 +216,8 @@ def decoder(
     ties: tuple[tuple[str, str], ...] = ()
     shape = _head(fields)
     if shape == "lm_head":
-        last = (*last, Named("lm_head", Head(head_rows or vocab, head_width or width, head_bias)))
+        scale, cap = forward.head_scale(fields, width), forward.final_softcap(fields)
+        last = (*last, Named("lm_head", Head(head_rows or vocab, head_width or width, head_bias, scale, cap)))
         ties = (("lm_head.weight", f"{tokens.name}.weight"),) if tie else ()
     elif shape == "score":
         last = (*last, Named("score", Projection(labels(fields), width)))
@@ -217,7 +243,7 @@ def _head(fields: Fields) -> Literal["lm_head", "score", "none"]:
     """Whether the class that the file names has an output head, a classifier, or neither."""
     names = fields.raw("architectures")
     name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
-    if name.endswith("ForSequenceClassification") or name.endswith("ForTokenClassification"):
+    if name.endswith(("ForSequenceClassification", "ForTokenClassification")):
         return "score"
     if name.endswith("Model") and not name.endswith(("LMHeadModel", "ChatGLMModel", "HeadModel")):
         return "none"

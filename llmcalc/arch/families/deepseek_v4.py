@@ -42,7 +42,7 @@ def read(fields: Fields) -> Architecture:
             made[key] = block(mixers[key[0]], ffns[key[1]], norm, residual=sites)
     layers = [made[key] for key in zip(ratios(fields, count), hash_layers, strict=True)]
     tail = [Named("model.hc_head", head_site(fields, d))]
-    fields.ignore("num_key_value_heads")
+    fields.ignore("num_key_value_heads", "attention_bias", "expert_dtype", "hc_sinkhorn_iters", "swiglu_limit")
     return decoder(fields, layers, width=d, final=norm, tail=tail, mtp=mtp(fields, d, norm, sites))
 
 
@@ -60,7 +60,8 @@ def ratios(fields: Fields, layers: int) -> list[int]:
     for rate in given[:layers]:
         if rate not in (0, SPARSE_RATE, HEAVY_RATE):
             raise UnsupportedLayerError(
-                f"{fields.where}: {fields.label('compress_ratios')} holds {rate}; known are 0, {SPARSE_RATE}, {HEAVY_RATE}"
+                f"{fields.where}: {fields.label('compress_ratios')} holds {rate}; "
+                f"known are 0, {SPARSE_RATE} and {HEAVY_RATE}"
             )
     return given[:layers]
 

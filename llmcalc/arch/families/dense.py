@@ -11,12 +11,13 @@ from typing import Literal
 
 from llmcalc.arch.attention import Attention, Gate, QkNorm
 from llmcalc.arch.base import FULL, Extra, Norm, Scope, Weight
-from llmcalc.arch.families import windows
+from llmcalc.arch.families import forward, windows
 from llmcalc.arch.families.build import block, decoder, embed, head_width, key_value_heads, layer_norm, rms, rope, table
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer, Named
 from llmcalc.arch.positions import Alibi, Positions, Sinusoidal
+from llmcalc.errors import UnsupportedLayerError
 
 Switch = bool | str
 Style = Literal["pre", "sandwich", "post", "outer", "parallel", "none"]
@@ -24,7 +25,10 @@ Style = Literal["pre", "sandwich", "post", "outer", "parallel", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The switches of a family. q, k, v, o, mlp: biases. window: the rule that gives each layer its scope."""
+    """The switches of a family. q, k, v, o, mlp: biases. window: the rule that gives each layer its scope.
+
+    refuses: flags that, set, mean a layout nobody describes. inert: keys that this class never looks at.
+    """
 
     qkv: Switch = False
     o: Switch = False
@@ -53,6 +57,8 @@ class Layout:
     ffn_extra: tuple[Weight, ...] = ()
     attention_extra: Callable[[int, int, int], tuple[Weight, ...]] | None = None
     residual_vectors: tuple[str, ...] = ()
+    refuses: tuple[str, ...] = ("add_cross_attention",)
+    inert: tuple[str, ...] = ()
 
 
 def switch(fields: Fields, value: Switch) -> bool:
@@ -70,6 +76,10 @@ CLASSIC = Layout(qkv=True, o=True, mlp=True, gated=False, norm="layer", width_fa
 COHERE = Layout(
     qkv="?attention_bias", o="?attention_bias", norm="layer", norm_bias=False, style="parallel",
     qk_norm="?use_qk_norm:per_head", qk_form="layer",
+)  # fmt: skip
+COHERE2_INERT = (
+    "cache_implementation", "layer_switch", "order_of_interleaved_layers", "position_embedding_type",
+    "use_embedding_sharing", "use_gated_activation",
 )  # fmt: skip
 GEMMA = Layout(norm_offset=True, qkv="?attention_bias", o="?attention_bias")
 
@@ -92,16 +102,16 @@ def differential(_heads: int, _kv: int, width: int) -> tuple[Weight, ...]:
 
 LAYOUTS: dict[str, Layout] = {
     "llama": LLAMA,
-    "mistral": Layout(window="every"),
+    "mistral": Layout(window="every", inert=("attention_bias",)),
     "ministral": Layout(window="typed"),
     "ministral3": Layout(window="every"),
     "internlm": Layout(qkv="?bias", o="?bias"),
     "internlm2": Layout(qkv="?bias", o="?bias"),
     "internlm3": Layout(qkv="?qkv_bias", o="?bias", mlp="?bias"),
     "baichuan": Layout(),
-    "xverse": Layout(),
+    "xverse": Layout(inert=("max_tokenizer_truncation",)),
     "orion": Layout(norm="layer"),
-    "minicpm": Layout(tie=None),
+    "minicpm": Layout(inert=("dim_model_base",)),
     "cwm": Layout(window="typed"),
     "helium": LLAMA,
     "arcee": replace(LLAMA, gated=False),
@@ -110,9 +120,9 @@ LAYOUTS: dict[str, Layout] = {
     "granite": LLAMA,
     "granite_swa": replace(LLAMA, sinks=True, window="typed"),
     "seed_oss": Layout(qkv="?attention_bias", o="?attention_out_bias", mlp="?mlp_bias"),
-    "smollm3": replace(LLAMA, window="typed"),
+    "smollm3": replace(LLAMA, window="smollm3", inert=("max_window_layers",)),
     "hyperclovax": replace(LLAMA, style="?use_post_norm:sandwich"),
-    "qwen2": Layout(qkv=True, window="upper"),
+    "qwen2": Layout(qkv=True, window="upper", inert=("attention_bias", "is_causal")),
     "qwen3": QWEN3,
     # Nested text blocks under the name of their wrapper.
     "qwen2_vl_text": Layout(qkv=True, window="upper"),
@@ -130,7 +140,7 @@ LAYOUTS: dict[str, Layout] = {
     "olmo3": Layout(style="post", qk_norm="full", qkv="?attention_bias", o="?attention_bias", window="period4"),
     "exaone4": Layout(style="post", qk_norm="head", window="exaone4"),
     "apertus": Layout(gated=False, qk_norm="head", qkv="?attention_bias", o="?attention_bias", ffn_extra=XIELU),
-    "phi3": Layout(window="every"),
+    "phi3": Layout(window="every", inert=("attention_bias", "mlp_bias", "lm_head_bias", "full_attn_mod", "interpolate_factor")),
     "glm": Layout(qkv="?attention_bias"),
     "glm4": Layout(qkv="?attention_bias", style="sandwich"),
     "hunyuan_v1_dense": Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="head"),
@@ -139,44 +149,46 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "ernie4_5": Layout(qkv="?use_bias", o="?use_bias", mlp="?use_bias"),
     "bitnet": Layout(qkv="?attention_bias", o="?attention_bias", mlp="?mlp_bias", inner_norm=True),
-    "nanochat": Layout(norm="none", gated=False, qk_norm="weightless"),
+    "nanochat": Layout(norm="none", gated=False, qk_norm="weightless", inert=("attention_bias",)),
     "starcoder2": Layout(
-        qkv="?use_bias", o="?use_bias", mlp="?use_bias", gated=False, norm="layer", window="every"
+        qkv="?use_bias", o="?use_bias", mlp="?use_bias", gated=False, norm="layer", window="every", inert=("mlp_type", "norm_type")
     ),
     "jais2": Layout(qkv="?attention_bias", o="?attention_bias", mlp="?mlp_bias", gated=False, norm="layer"),
-    "phi": replace(CLASSIC, style="parallel", head_bias=True, qk_norm="?qk_layernorm:head", qk_form="layer", qk_norm_bias=True),
+    "phi": replace(
+        CLASSIC, inert=("attention_bias", "fused_dense"), style="parallel", head_bias=True, qk_norm="?qk_layernorm:head", qk_form="layer", qk_norm_bias=True
+    ),
     "persimmon": replace(CLASSIC, qk_norm="?qk_layernorm:head", qk_form="layer", qk_norm_bias=True),
     "stablelm": Layout(
         qkv="?use_qkv_bias", norm="layer", qk_norm="?qk_layernorm:per_head", qk_form="layer",
         style="?use_parallel_residual:parallel",
     ),
     "cohere": COHERE,
-    "cohere2": replace(COHERE, window="period4"),
-    "doge": replace(LLAMA, qk_norm="head", attention_extra=doge_mask,
+    "cohere2": replace(COHERE, window="period4", inert=COHERE2_INERT),
+    "doge": replace(LLAMA, qk_norm="head", attention_extra=doge_mask, refuses=("is_moe",), window="every",
+                    inert=("num_experts", "num_experts_per_tok", "keep_window_size"),
                     residual_vectors=("input_residual", "post_attention_residual")),
-    "diffllama": replace(LLAMA, attention_extra=differential),
+    "diffllama": replace(LLAMA, attention_extra=differential, inert=("lambda_std_dev",)),
     "gpt2": replace(CLASSIC, positions="learned"),
     "gpt_bigcode": replace(CLASSIC, positions="learned", multi_query=True),
     "gpt_neo": replace(CLASSIC, qkv=False, positions="learned", window="gpt_neo"),
     "openai-gpt": replace(CLASSIC, positions="learned", final=False, style="outer"),
-    "gpt_neox": replace(CLASSIC, qkv="?attention_bias", o="?attention_bias"),
+    "gpt_neox": replace(
+        CLASSIC, qkv="?attention_bias", o="?attention_bias", style="?use_parallel_residual:parallel", parallel_norms=2
+    ),
     "gptj": replace(CLASSIC, qkv=False, o=False, style="parallel", head_bias=True),
     "codegen": replace(CLASSIC, qkv=False, o=False, style="parallel", head_bias=True),
     "biogpt": replace(CLASSIC, positions="learned", position_offset=2),
     "xglm": replace(CLASSIC, positions="sinusoidal"),
     "ctrl": replace(CLASSIC, positions="sinusoidal", head_bias=True),
     "bloom": replace(CLASSIC, positions="alibi", embed_norm=True),
-    "mpt": Layout(
-        qkv="!no_bias", o="!no_bias", mlp="!no_bias", gated=False, norm="layer", norm_bias="!no_bias",
-        positions="alibi", width_factor=4,
-    ),
 }  # fmt: skip
 
 
-def norm_of(fields: Fields, layout: Layout, size: int) -> Norm | None:
-    """The family's norm of that many channels; None where it stores nothing."""
+def norm_of(fields: Fields, layout: Layout, size: int) -> Norm:
+    """The family's norm of that many channels."""
     if layout.norm == "none":
-        return None
+        classic = fields.model_type == "olmo"
+        return Norm(size, "layer" if classic else "rms", learned=False, eps=1e-5 if classic else 1e-6)
     if layout.norm == "rms":
         return rms(size, fields, offset=layout.norm_offset)
     return layer_norm(size, fields, bias=switch(fields, layout.norm_bias))
@@ -203,17 +215,27 @@ def qk_norm_of(fields: Fields, layout: Layout) -> QkNorm:
     return QK_NORMS[choice(fields, layout.qk_norm, "none")]
 
 
+def alibi_max(fields: Fields) -> float:
+    """MPT's largest bias stands in a block of its own."""
+    block = fields.mapping("attn_config") if fields.model_type == "mpt" else {}
+    value = block.get("alibi_bias_max", 8.0)
+    return float(value) if isinstance(value, (int, float)) else 8.0
+
+
 def positions_of(fields: Fields, layout: Layout, width: int, kind: str = "") -> Positions | None:
     """What a layer's attention does with positions."""
     match layout.positions:
         case "rope":
             return rope(fields, width, kind)
         case "alibi":
-            return Alibi()
+            return Alibi(max_bias=alibi_max(fields))
         case "sinusoidal":
             return Sinusoidal()
         case _:
             return None
+
+
+AFTER_ROPE = ("hunyuan_v1_dense", "hunyuan_v1_moe", "nanochat")
 
 
 def attention(fields: Fields, layout: Layout, d: int, scope: Scope = FULL, extra: tuple[Weight, ...] = ()) -> Attention:
@@ -233,6 +255,10 @@ def attention(fields: Fields, layout: Layout, d: int, scope: Scope = FULL, extra
         q_bias=qkv, k_bias=qkv, v_bias=qkv, o_bias=switch(fields, layout.o),
         qk_norm=qk_norm_of(fields, layout), qk_norm_form=layout.qk_form, qk_norm_bias=layout.qk_norm_bias,
         sinks=layout.sinks, gate=layout.gate, positions=positions_of(fields, layout, width, kind), extra=extra,
+        softcap=forward.maybe(fields, "attn_logit_softcapping"), scale=forward.attention_scale(fields, width),
+        qk_norm_eps=forward.maybe(fields, "rms_norm_eps", "layer_norm_eps", "norm_eps")
+        or forward.CLASS_EPS.get(fields.model_type), qk_norm_offset=layout.norm_offset and layout.norm == "rms",
+        qk_norm_after_rope=fields.model_type in AFTER_ROPE, clip=forward.clip(fields),
     )  # fmt: skip
 
 
@@ -243,7 +269,8 @@ def feed_forward(fields: Fields, layout: Layout, d: int) -> FeedForward:
         if layout.width_factor
         else fields.integer("intermediate_size")
     )
-    act = fields.text("hidden_act", null="silu" if layout.gated else "gelu")
+    plain = "gelu_new" if fields.model_type == "bloom" else "gelu"
+    act = fields.text("hidden_act", null="silu" if layout.gated else plain)
     return FeedForward(
         d, f, layout.gated, act, switch(fields, layout.mlp),
         inner_norm=layout.inner_norm, extra=layout.ffn_extra,
@@ -258,6 +285,16 @@ def style_of(fields: Fields, layout: Layout) -> Style:
 def read(fields: Fields) -> Architecture:
     """A dense decoder by its row of the table."""
     return build(fields, LAYOUTS[fields.model_type])
+
+
+def refuse(fields: Fields, names: tuple[str, ...]) -> None:
+    """Stop at a flag that means a layout nobody describes.
+
+    Raises: UnsupportedLayerError.
+    """
+    for name in names:
+        if fields.flag(name):
+            raise UnsupportedLayerError(f"{fields.where}: {fields.label(name)} is true: that layout is not described")
 
 
 def build(fields: Fields, layout: Layout) -> Architecture:
@@ -276,10 +313,17 @@ def build(fields: Fields, layout: Layout) -> Architecture:
     stem = []
     if layout.positions == "learned":
         stem.append(
-            table("model.embed_positions", fields.integer("max_position_embeddings") + layout.position_offset, d)
+            table(
+                "model.embed_positions",
+                fields.integer("max_position_embeddings") + layout.position_offset,
+                d,
+                layout.position_offset,
+            )  # fmt: skip
         )
-    if layout.embed_norm and norm is not None:
+    if layout.embed_norm or fields.model_type == "nanochat":
         stem.append(Named("model.embed_layernorm", norm))
+    refuse(fields, layout.refuses)
+    fields.ignore(*layout.inert)
     return decoder(
         fields, layers, width=d, final=norm if layout.final else None, stem=stem, embedding=embed(fields, d),
         head_bias=switch(fields, layout.head_bias), tie=layout.tie,

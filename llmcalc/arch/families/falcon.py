@@ -18,11 +18,12 @@ def read(fields: Fields) -> Architecture:
     width = divide(fields, d, h, "hidden_size / num_attention_heads")
     # multi_query wins over any number of key/value heads, except in the new architecture, where it is ignored.
     kv = fields.integer("num_key_value_heads", null=h)
+    fields.ignore("multi_query", "parallel_attn")
     if not new:
         kv = 1 if fields.flag("multi_query") else h
     if h % kv:
         raise InvalidInputError(f"{fields.where}: num_kv_heads is {kv}, which does not divide {h} heads")
-    positions: Positions = Alibi() if fields.flag("alibi") else rope(fields, width)
+    positions: Positions = Alibi(scaled=True) if fields.flag("alibi") else rope(fields, width)
     mixer = Attention(d, h, kv, width, width, q_bias=bias, k_bias=bias, v_bias=bias, o_bias=bias, positions=positions)
     act = fields.text("activation", null="gelu")
     ffn = FeedForward(d, fields.integer("intermediate_size", null=4 * d), False, act, bias)

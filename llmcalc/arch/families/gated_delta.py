@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import FULL, Scope, Spec
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, divide, rms
 from llmcalc.arch.families.dense import Layout, attention
 from llmcalc.arch.families.hybrid import every, kinds, mtp_head, state_dtype
@@ -37,6 +38,7 @@ def delta(fields: Fields, d: int) -> GatedDelta:
         d, keys, values, fields.integer("linear_key_head_dim"), fields.integer("linear_value_head_dim"),
         fields.integer("linear_conv_kernel_dim"), state_dtype(fields),
         layout="fused" if fields.model_type == "qwen3_next" else "split",
+        norm_eps=forward.number(fields, "rms_norm_eps", null=1e-6),
     )  # fmt: skip
 
 
@@ -49,11 +51,11 @@ def feed_forward(fields: Fields, d: int, index: int) -> Spec:
     if not experts or index in dense_only or (index + 1) % step:
         return FeedForward(d, fields.integer("intermediate_size"), activation=act)
     shared = fields.integer("shared_expert_intermediate_size", low=0)
-    return MixtureOfExperts(
+    return forward.routed(fields, MixtureOfExperts(
         d, experts, fields.integer("num_experts_per_tok"), fields.integer("moe_intermediate_size"), activation=act,
         shared=FeedForward(d, shared, activation=act) if shared else None,
         shared_gate=bool(shared) and fields.model_type != "lara_mini",
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def qwen(fields: Fields) -> Architecture:
@@ -118,6 +120,8 @@ def olmo_hybrid(fields: Fields) -> Architecture:
     mixer = GatedDelta(
         d, keys, values, width, fields.integer("linear_value_head_dim", null=2 * width),
         fields.integer("linear_conv_kernel_dim"), state_dtype(fields), layout="separate",
+        norm_eps=forward.number(fields, "rms_norm_eps", null=1e-6),
+        negative=forward.flag(fields, "linear_allow_neg_eigval"),
     )  # fmt: skip
     rotates = fields.mapping("rope_parameters").get("rope_theta") or fields.raw("rope_theta")
     layout = OLMO if rotates else replace(OLMO, positions="none")

@@ -8,6 +8,7 @@ from typing import Literal
 from llmcalc.arch.attention import Attention, Cache
 from llmcalc.arch.base import FULL, Extra, Norm, Scope, Spec, Weight
 from llmcalc.arch.embedding import Embedding, Projection
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, key_value_heads, layer_types, rms, rope
 from llmcalc.arch.families.moe import active
 from llmcalc.arch.ffn import FeedForward
@@ -119,10 +120,10 @@ def experts_beside(fields: Fields, d: int, dense: FeedForward, norm: Norm) -> Sp
     """Gemma-4 with experts: each layer runs the dense branch and the routed one, each with norms of its own."""
     count = fields.integer("num_experts")
     scales = (Weight("gate.scale", (d,), "router"), Weight("gate.per_expert_scale", (count,), "router"))
-    moe = MixtureOfExperts(
+    moe = forward.routed(fields, MixtureOfExperts(
         d, count, active(fields, count), fields.integer("moe_intermediate_size", "expert_intermediate_size"), True,
         dense.activation, router_extra=scales,
-    )  # fmt: skip
+    ))  # fmt: skip
     return Parallel((
         Sublayer("mlp", dense, None, Named("post_feedforward_layernorm_1", norm)),
         Sublayer("moe", moe, Named("pre_feedforward_layernorm_2", norm), Named("post_feedforward_layernorm_2", norm)),
@@ -133,6 +134,7 @@ def read(fields: Fields) -> Architecture:
     """Gemma-3n or Gemma-4, the language model."""
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     norm = rms(d, fields)
+    fields.ignore("altup_active_idx", "altup_coef_clip")
     width = fields.integer("hidden_size_per_layer_input", null=0, low=0)
     streams = fields.model_type == "gemma3n_text"
     residual = per_layer_input(d, width, norm) if width else ()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from llmcalc.arch.base import Norm, Spec, StateDtype
 from llmcalc.arch.embedding import Projection
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import DTYPES, divide, embed, layer_types
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Layer, Named, Stack, Sublayer
@@ -75,7 +76,7 @@ def mamba1(fields: Fields, d: int, inner: int, *, heads: int = 1, inner_norms: b
     return Mamba1(
         d, inner, fields.integer("mamba_d_state"), whole_or(fields, "mamba_dt_rank", -(-d // 16)),
         fields.integer("mamba_d_conv"), fields.flag("mamba_conv_bias"), fields.flag("mamba_proj_bias"),
-        inner_norms, heads, state_dtype(fields),
+        inner_norms, heads, state_dtype(fields), norm_eps=forward.number(fields, "rms_norm_eps", null=1e-6),
     )  # fmt: skip
 
 
@@ -95,6 +96,8 @@ def mamba2(
         d, heads, width, fields.integer("mamba_d_state"), fields.integer("mamba_n_groups"),
         fields.integer("mamba_d_conv"), fields.integer("mamba_chunk_size"), fields.flag("mamba_conv_bias"),
         fields.flag("mamba_proj_bias"), gated_norm, state_dtype(fields), out_bias=out_bias,
+        norm_groups=fields.integer("mamba_n_groups"), norm_eps=forward.number(fields, "rms_norm_eps", null=1e-5),
+        time_step_limit=forward.time_steps(fields),
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llmcalc.arch.base import Spec
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, rms
 from llmcalc.arch.families.dense import Layout, attention
 from llmcalc.arch.families.hybrid import every, kinds, mamba1, mamba2, scaled
@@ -33,7 +34,7 @@ def jamba(fields: Fields) -> Architecture:
     period, offset = fields.integer("expert_layer_period"), fields.integer("expert_layer_offset", low=0)
     sparse = every(count, period, offset, "moe", "mlp")
     dense = FeedForward(d, width, activation=act)
-    moe = MixtureOfExperts(d, experts, fields.integer("num_experts_per_tok"), width, activation=act)
+    moe = forward.routed(fields, MixtureOfExperts(d, experts, fields.integer("num_experts_per_tok"), width, activation=act))
     ffns: dict[str, Spec] = {"mlp": dense, "moe": moe if experts > 1 else dense}
     mixers: dict[str, Spec] = {
         "full": attention(fields, Layout(positions="none"), d),
@@ -100,7 +101,7 @@ def granite_ffn(fields: Fields, d: int) -> tuple[Spec, str]:
         fields.ignore("intermediate_size", "num_experts_per_tok")
         return shared, "shared_mlp"
     k, width = fields.integer("num_experts_per_tok"), fields.integer("intermediate_size")
-    return MixtureOfExperts(d, experts, k, width, activation=act, shared=shared), "block_sparse_moe"
+    return forward.routed(fields, MixtureOfExperts(d, experts, k, width, activation=act, shared=shared)), "block_sparse_moe"
 
 
 def falcon_h1(fields: Fields) -> Architecture:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llmcalc.arch.base import Extra, Spec, Weight
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, layer_types, rms
 from llmcalc.arch.families.hybrid import every, named_kinds, state_dtype
 from llmcalc.arch.ffn import FeedForward
@@ -97,8 +98,8 @@ def experts(fields: Fields, d: int) -> MixtureOfExperts:
     act, width = fields.text("hidden_act"), fields.integer("moe_intermediate_size")
     shared = fields.integer("n_shared_experts", null=0, low=0) * width
     size = fields.integer("routed_expert_hidden_size", null=0)
-    return MixtureOfExperts(
+    return forward.routed(fields, MixtureOfExperts(
         d, fields.integer("num_experts"), fields.integer("num_experts_per_tok"), width, activation=act,
         correction="buffer", shared=FeedForward(d, shared, activation=act) if shared else None, latent_size=size,
         latent_norm=bool(size) and fields.flag("latent_moe_use_norm"), router_dtype="fp32",
-    )  # fmt: skip
+    ))  # fmt: skip

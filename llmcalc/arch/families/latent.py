@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from llmcalc.arch.base import Norm, Spec
-from llmcalc.arch.embedding import Embedding, Head, Projection
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, divide, rms, rope
 from llmcalc.arch.families.moe import Experts, Placement, after_first, experts, typed
 from llmcalc.arch.ffn import FeedForward
+from llmcalc.arch.families.mtp import mtp_stack
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.latent import Indexer, LatentAttention
 from llmcalc.arch.model import Architecture, Layer, Named, Stack
@@ -52,6 +53,8 @@ def latent(fields: Fields, d: int, indexer: Indexer | None = None, topk: int | N
         fields.integer("qk_nope_head_dim", low=0), rotary,
         values or divide(fields, d, h, "v_head_dim = hidden_size / num_attention_heads"),
         bias=fields.flag("attention_bias"), indexer=indexer, index_topk=topk, positions=rope(fields, rotary),
+        scale=forward.yarn_scale(fields, fields.integer("qk_nope_head_dim", low=0) + rotary),
+        temperature=forward.position_scale(fields),
     )  # fmt: skip
 
 
@@ -88,10 +91,21 @@ def read(fields: Fields) -> Architecture:
         sparse = family.placement(fields, count)
         if fields.optional("num_experts", low=0) in (0, None):
             sparse = [False] * count
+    mark_inert(fields, family, sparse)
     own = indexer_kinds(fields, count) if family.indexed else [False] * count
     maker = Maker(fields, family, d, norm)
     layers = [maker.layer(is_sparse, has_index) for is_sparse, has_index in zip(sparse, own, strict=True)]
     return decoder(fields, layers, width=d, final=norm, mtp=mtp_heads(fields, maker))
+
+
+def mark_inert(fields: Fields, family: LatentFamily, sparse: list[bool]) -> None:
+    """Keys that the lists above stand for, or that this class never looks at."""
+    fields.ignore("first_k_dense_replace", "moe_layer_freq", "moe_router_dtype", "dim_model_base")
+    if family.indexed:
+        fields.ignore("layer_types", "index_share_for_mtp_iteration", "index_topk_freq", "index_topk_pattern")
+        fields.ignore("index_skip_topk_offset")
+    if all(sparse):
+        fields.ignore("intermediate_size")
 
 
 class Maker:
@@ -132,18 +146,3 @@ def mtp_heads(fields: Fields, maker: Maker) -> tuple[Stack, ...]:
         return ()
     tables = fields.model_type in REPEATS_TABLES
     return (mtp_stack(fields, maker.d, maker.norm, maker.layer(True, maker.family.indexed), count, tables=tables),)
-
-
-def mtp_stack(fields: Fields, d: int, norm: Norm, layer: Layer, count: int, *, tables: bool) -> Stack:
-    """``count`` MTP layers around ``layer``; ``tables``: each repeats the embedding and the head."""
-    start = fields.integer("num_hidden_layers")
-    stem: list[Named] = []
-    for index in range(start, start + count):
-        prefix = f"model.layers.{index}"
-        stem += [Named(f"{prefix}.{name}", norm) for name in ("enorm", "hnorm", "shared_head.norm")]
-        stem.append(Named(f"{prefix}.eh_proj", Projection(d, 2 * d)))
-        if tables:
-            vocab = fields.integer("vocab_size")
-            stem.append(Named(f"{prefix}.embed_tokens", Embedding(vocab, d)))
-            stem.append(Named(f"{prefix}.shared_head.head", Head(vocab, d)))
-    return Stack("mtp", "model.layers", (layer,) * count, tuple(stem))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmcalc.arch.base import FULL, Norm, Scope, Spec
 from llmcalc.arch.conv import ShortConv
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, embed, rms
 from llmcalc.arch.families.dense import Layout, attention
 from llmcalc.arch.families.hybrid import kinds
@@ -68,10 +69,10 @@ def feed_forward(fields: Fields, d: int, index: int) -> Spec:
         return FeedForward(d, width(fields))
     if index < fields.integer("num_dense_layers", low=0):
         return FeedForward(d, fields.integer("intermediate_size"))
-    return MixtureOfExperts(
+    return forward.routed(fields, MixtureOfExperts(
         d, fields.integer("num_experts"), fields.integer("num_experts_per_tok"),
         fields.integer("moe_intermediate_size"), correction="buffer" if fields.flag("use_expert_bias") else "none",
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def width(fields: Fields) -> int:

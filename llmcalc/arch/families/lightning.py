@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, head_width, layer_types, rms
 from llmcalc.arch.families.dense import Layout, attention
 from llmcalc.arch.families.hybrid import named_kinds, state_dtype
@@ -24,11 +25,14 @@ def read(fields: Fields) -> Architecture:
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     heads = fields.integer("num_attention_heads")
     width, norm = head_width(fields, d, heads), rms(d, fields)
-    lightning = DecayAttention(d, heads, width, width, norm_size=heads * width, state_dtype=state_dtype(fields))
-    ffn = MixtureOfExperts(
+    lightning = DecayAttention(
+        d, heads, width, width, norm_size=heads * width, state_dtype=state_dtype(fields),
+        norm_eps=forward.number(fields, "rms_norm_eps", null=1e-6), layers=count,
+    )  # fmt: skip
+    ffn = forward.routed(fields, MixtureOfExperts(
         d, fields.integer("num_local_experts"), fields.integer("num_experts_per_tok"),
         fields.integer("intermediate_size"), activation=fields.text("hidden_act"),
-    )  # fmt: skip
+    ))  # fmt: skip
     layers = {"full": block(attention(fields, Layout(), d), ffn, norm), "linear": block(lightning, ffn, norm)}
     return decoder(fields, [layers[kind] for kind in order(fields, count)], width=d, final=norm)
 

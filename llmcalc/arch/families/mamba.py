@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llmcalc.arch.base import Spec
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import decoder, embed, rms
 from llmcalc.arch.families.hybrid import scaled, single, state_dtype, whole_or
 from llmcalc.arch.fields import Fields
@@ -39,6 +40,8 @@ def mamba1(fields: Fields, d: int) -> Spec:
         d, inner or scaled(fields, "expand", d), fields.integer("state_size"),
         whole_or(fields, "time_step_rank", -(-d // 16)), fields.integer("conv_kernel"), fields.flag("use_conv_bias"),
         fields.flag("use_bias"), state_dtype=state_dtype(fields),
+        weightless_norms=fields.model_type == "falcon_mamba",
+        norm_eps=forward.number(fields, "mixer_rms_eps", null=1e-6),
     )  # fmt: skip
 
 
@@ -53,5 +56,6 @@ def mamba2(fields: Fields, d: int) -> Spec:
     return Mamba2(
         d, heads, width, fields.integer("state_size"), fields.integer("n_groups"), fields.integer("conv_kernel"),
         fields.integer("chunk_size"), fields.flag("use_conv_bias"), fields.flag("use_bias"),
-        state_dtype=state_dtype(fields),
+        state_dtype=state_dtype(fields), norm_groups=fields.integer("n_groups"),
+        norm_eps=forward.number(fields, "layer_norm_epsilon", null=1e-5), time_step_limit=forward.time_steps(fields),
     )  # fmt: skip

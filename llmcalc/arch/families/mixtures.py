@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import FULL, Scope, Weight
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import (
     block,
     decoder,
@@ -34,7 +35,7 @@ def llama4(fields: Fields) -> Architecture:
     norm, act = rms(d, fields), fields.text("hidden_act", null="silu")
     f, bias = fields.integer("intermediate_size"), fields.flag("attention_bias")
     total = fields.integer("num_experts")
-    moe = MixtureOfExperts(d, total, active(fields, total), f, True, act, shared=FeedForward(d, f, True, act))
+    moe = forward.routed(fields, MixtureOfExperts(d, total, active(fields, total), f, True, act, shared=FeedForward(d, f, True, act)))
     sparse = llama4_step(fields, count)
     dense = None if all(sparse) else FeedForward(d, fields.integer("intermediate_size_mlp"), True, act)
     made: dict[tuple[Scope, bool], Layer] = {}
@@ -45,11 +46,20 @@ def llama4(fields: Fields) -> Architecture:
             mixer = Attention(
                 d, h, kv, width, width, scope, bias, bias, bias, bias,
                 qk_norm="weightless" if fields.flag("use_qk_norm") and scope.kind != "full" else "none",
-                positions=rope(fields, width) if scope.kind != "full" else None,
+                positions=rope(fields, width) if scope.kind != "full" else None, qk_norm_after_rope=True,
+                qk_norm_eps=forward.number(fields, "rms_norm_eps", null=1e-5),
+                temperature=llama4_temperature(fields) if scope.kind == "full" else None,
             )  # fmt: skip
             made[key] = block(mixer, moe if is_sparse else dense, norm, ffn_name="feed_forward")
         layers.append(made[key])
     return decoder(fields, layers, width=d, final=norm)
+
+
+def llama4_temperature(fields: Fields) -> tuple[float, float, int] | None:
+    """The scale of queries by their position in layers without rotary positions (arXiv:2501.19399)."""
+    if not forward.flag(fields, "attn_temperature_tuning"):
+        return None
+    return forward.number(fields, "attn_scale", null=0.1), forward.number(fields, "floor_scale", null=8192.0), 1
 
 
 def llama4_scopes(fields: Fields, count: int) -> list[Scope]:
@@ -70,7 +80,7 @@ def mimo(fields: Fields) -> Architecture:
     """MiMo-V2-Flash: sliding layers with heads, widths and sinks of their own; keys wider than values."""
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     norm = rms(d, fields)
-    fields.ignore("attention_chunk_size", "attention_bias")
+    fields.ignore("attention_chunk_size", "attention_bias", "n_shared_experts", "sliding_window")
     pattern = fields.integers("hybrid_layer_pattern")
     types = layer_types(fields, count)
     if pattern is not None:
@@ -132,12 +142,14 @@ def dbrx(fields: Fields) -> Architecture:
         raise InvalidInputError(f"{fields.where}: attn_config.kv_n_heads is {kv}, which does not divide {h} heads")
     attn.ignore("clip_qkv")
     ffn.ignore("ffn_act_fn", "moe_normalize_expert_weights", "uniform_expert_assignment")
-    mixer = Attention(d, h, kv, width, width, positions=rope(attn, width))
+    fields.ignore("move_model_to_device")
+    clip = forward.maybe(attn, "clip_qkv")
+    mixer = Attention(d, h, kv, width, width, positions=rope(attn, width), clip=clip)
     total = ffn.integer("moe_num_experts", null=4)
     k = ffn.integer("moe_top_k", null=1)
     if k > total:
         raise InvalidInputError(f"{fields.where}: ffn_config.moe_top_k is {k}, more than {total} experts")
-    moe = MixtureOfExperts(d, total, k, ffn.integer("ffn_hidden_size", null=3584), True, "silu")
+    moe = forward.routed(fields, MixtureOfExperts(d, total, k, ffn.integer("ffn_hidden_size", null=3584), True, "silu"))
     norm = layer_norm(d, fields, bias=False)
     layer = block(mixer, moe, norm)
     return decoder(fields, [layer] * fields.integer("num_hidden_layers"), width=d, final=norm)
@@ -151,7 +163,7 @@ def jetmoe(fields: Fields) -> Architecture:
     f = fields.integer("intermediate_size")
     fields.ignore("num_attention_heads")
     mixer = MixtureOfAttentionHeads(d, total, k, kv, width, positions=rope(fields, width))
-    moe = MixtureOfExperts(d, total, k, f, True, "silu", extra=(Weight("output_bias", (d,), "bias"),))
+    moe = forward.routed(fields, MixtureOfExperts(d, total, k, f, True, "silu", extra=(Weight("output_bias", (d,), "bias"),)))
     norm = rms(d, fields)
     layer = block(mixer, moe, norm)
     return decoder(fields, [layer] * fields.integer("num_hidden_layers"), width=d, final=norm)
@@ -167,8 +179,8 @@ def arctic(fields: Fields) -> Architecture:
     mixer = Attention(d, h, kv, width, width, positions=rope(fields, width))
     dense = FeedForward(d, f, True, "silu")
     total = fields.integer("num_experts")
-    moe = MixtureOfExperts(d, total, active(fields, total), f, True, "silu")
-    beside = fields.flag("parallel_attn_mlp_res") or fields.flag("use_residual")
+    moe = forward.routed(fields, MixtureOfExperts(d, total, active(fields, total), f, True, "silu"))
+    beside = bool(fields.flag("parallel_attn_mlp_res") | fields.flag("use_residual"))
     residual = FeedForward(d, d, True, "silu")
     both = Parallel((
         Sublayer("residual_mlp", residual, Named("residual_layernorm", norm)),

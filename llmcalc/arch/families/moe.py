@@ -6,13 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from llmcalc.arch.base import Scope, Spec, Weight
-from llmcalc.arch.families import windows
+from llmcalc.arch.base import Norm, Scope, Spec, Weight
+from llmcalc.arch.families import forward, windows
 from llmcalc.arch.families.build import block, decoder
-from llmcalc.arch.families.dense import LLAMA, QWEN3, Layout, Switch, attention, feed_forward, norm_of, style_of, switch
+from llmcalc.arch.families.mtp import mtp_stack
+from llmcalc.arch.families.dense import (
+    LLAMA,
+    QWEN3,
+    Layout,
+    Switch,
+    attention,
+    feed_forward,
+    norm_of,
+    refuse,
+    style_of,
+    switch,
+)
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
-from llmcalc.arch.model import Architecture, Layer
+from llmcalc.arch.model import Architecture, Layer, Stack
 from llmcalc.arch.moe import MixtureOfExperts
 from llmcalc.errors import InvalidInputError, UnsupportedLayerError
 
@@ -102,6 +114,9 @@ class Experts:
     fp32_router: bool = False
     dense_width: str = "intermediate_size"
     extra: tuple[Weight, ...] = ()
+    mtp_tables: bool = False
+    refuses: tuple[str, ...] = ()
+    inert: tuple[str, ...] = ()
 
 
 def experts(fields: Fields, table: Experts, d: int, *, activation: str = "") -> MixtureOfExperts:
@@ -110,12 +125,12 @@ def experts(fields: Fields, table: Experts, d: int, *, activation: str = "") -> 
     k = active(fields, count)
     width = uniform(fields, table.width, null=0) or fields.integer("intermediate_size")
     act = activation or fields.text("hidden_act", null="silu")
-    return MixtureOfExperts(
+    return forward.routed(fields, MixtureOfExperts(
         d, count, k, width, table.gated, act,
         expert_bias=switch(fields, table.expert_bias), router_bias=switch(fields, table.router_bias),
         correction=table.correction, shared=shared_expert(fields, table, d, width, act),
         shared_gate=table.shared_gate, router_dtype="fp32" if table.fp32_router else "model", extra=table.extra,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def active(fields: Fields, count: int) -> int:
@@ -153,6 +168,18 @@ def uniform(fields: Fields, name: str, *more: str, null: int | None = None, low:
 
 
 GLM4 = Experts(after_first, shared="count", correction="buffer", fp32_router=True)
+# Hunyuan's file is full of keys of a vision tower that the language model does not have.
+HUNYUAN_INERT = tuple(
+    """
+    add_classification_head anyres_pooling_size anyres_vit_max_image_size anyres_vit_two_views cla_share_factor class_num
+    dense_list group_limited_greedy im_end_id im_newline_id im_start_id intermediate_size mask_init_id mlp_bias
+    moe_drop_tokens moe_layer_num_skipped moe_random_routing_dropped_token norm_type num_media_embeds org_vocab_size
+    pad_id pool_type position_embedding_xdrope q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim
+    skip_cls_token text_end_id text_start_id use_mixed_mlp_moe use_qk_norm use_rotary_pos_emb vit_add_patchemb_bias
+    vit_input_resolution vit_mapping_type vit_norm_type vit_patch vit_path vit_remove_prenorm vit_token vit_type
+    vit_used_rms_norm xdrope_section video_start_id video_end_id eod_token_id
+    """.split()
+)
 QWEN_LAYOUT = replace(QWEN3, window="upper")
 
 FAMILIES: dict[str, tuple[Layout, Experts]] = {
@@ -161,8 +188,12 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
         Layout(qkv="?qkv_bias", window="upper"),
         Experts(qwen_step, shared="field", shared_gate=True),
     ),
-    "qwen3_moe": (QWEN_LAYOUT, Experts(qwen_step)),
+    "qwen3_moe": (
+        QWEN_LAYOUT,
+        Experts(qwen_step, inert=("qkv_bias", "use_qk_norm", "shared_expert_intermediate_size")),
+    ),
     "qwen3_vl_moe_text": (QWEN_LAYOUT, Experts(qwen_step)),
+    "qwen3_omni_moe_text": (QWEN_LAYOUT, Experts(qwen_step)),
     "olmoe": (
         Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="full"),
         Experts(width="intermediate_size"),
@@ -177,9 +208,9 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
     ),
     "gpt_oss": (
         Layout(qkv="?attention_bias", o="?attention_bias", sinks=True, window="alternate"),
-        Experts(width="intermediate_size", router_bias=True, expert_bias=True),
+        Experts(width="intermediate_size", router_bias=True, expert_bias=True, inert=("swiglu_limit",)),
     ),
-    "granitemoe": (LLAMA, Experts(width="intermediate_size")),
+    "granitemoe": (LLAMA, Experts(width="intermediate_size", inert=("mlp_bias",))),
     "granitemoe_swa": (replace(LLAMA, sinks=True, window="typed"), Experts(width="intermediate_size")),
     "granitemoeshared": (
         LLAMA,
@@ -192,28 +223,41 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
     "dots1": (QWEN3, GLM4),
     "minimax_m2": (
         Layout(qk_norm="full"),
-        Experts(width="intermediate_size", correction="buffer", fp32_router=True),
+        Experts(
+            width="intermediate_size", correction="buffer", fp32_router=True,
+            # The published files hold no MTP module; the other keys are those of the remote class, fixed in this one.
+            inert=("use_mtp", "num_mtp_modules", "mtp_transformer_layers", "attn_type_list", "qk_norm_type", "use_qk_norm",
+                   "use_routing_bias", "shared_intermediate_size", "sliding_window"),
+        ),
     ),
     "ernie4_5_moe": (
         Layout(qkv="?use_bias", o="?use_bias", mlp="?use_bias"),
-        Experts(ernie_interval, shared="count", correction="parameter", fp32_router=True, expert_bias="?use_bias"),
+        Experts(
+            ernie_interval, shared="count", correction="parameter", fp32_router=True, expert_bias="?use_bias",
+            inert=("moe_gate", "moe_capacity", "moe_norm_min"),
+        ),
     ),
     "hunyuan_v1_moe": (
         Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="head"),
-        Experts(shared="count", fp32_router=True),
+        Experts(shared="count", fp32_router=True, refuses=("use_cla", "use_mla"), inert=HUNYUAN_INERT),
     ),
     "hy_v3": (
         Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="head"),
-        Experts(typed, shared="count", correction="buffer", fp32_router=True),
+        Experts(
+            typed, shared="count", correction="buffer", fp32_router=True, inert=("enable_moe_fp32_combine", "mlp_bias")
+        ),
     ),
     "exaone_moe": (
         Layout(qk_norm="head", window="exaone4"),
-        Experts(flags, shared="count", correction="buffer", fp32_router=True),
+        Experts(flags, shared="count", correction="buffer", fp32_router=True, inert=("first_k_dense_replace",)),
     ),
     "aria_text": (LLAMA, Experts(width="intermediate_size", shared="count")),
     "afmoe": (
-        Layout(style="sandwich", qk_norm="head", gate="elementwise", window="typed"),
-        Experts(typed, shared="count", correction="parameter", fp32_router=True),
+        Layout(style="sandwich", qk_norm="head", gate="elementwise", window="nth_global"),
+        Experts(
+            typed, shared="count", correction="parameter", fp32_router=True,
+            inert=("attention_bias", "mup_enabled", "global_attn_every_n_layers"),
+        ),
     ),
 }  # fmt: skip
 
@@ -232,6 +276,10 @@ def build(fields: Fields, layout: Layout, table: Experts) -> Architecture:
     ffns: dict[bool, Spec] = {True: experts(fields, table, d)} if any(sparse) else {}
     if not all(sparse):
         ffns[False] = feed_forward(fields, layout, d)
+    else:
+        fields.ignore("intermediate_size")  # the width of dense layers, and there are none
+    refuse(fields, table.refuses)
+    fields.ignore(*table.inert)
     made: dict[tuple[Scope, bool], Layer] = {}
     layers = []
     for scope, is_sparse in zip(windows.layer_scopes(fields, layout.window, count), sparse, strict=True):
@@ -240,4 +288,17 @@ def build(fields: Fields, layout: Layout, table: Experts) -> Architecture:
             mixer = attention(fields, layout, d, scope)
             made[key] = block(mixer, ffns[is_sparse], norm, style=style_of(fields, layout))
         layers.append(made[key])
-    return decoder(fields, layers, width=d, final=norm, head_bias=switch(fields, layout.head_bias))
+    mtp = glm_mtp(fields, d, norm, layers[-1]) if table is GLM4 and norm is not None else ()
+    return decoder(fields, layers, width=d, final=norm, head_bias=switch(fields, layout.head_bias), mtp=mtp)
+
+
+def glm_mtp(fields: Fields, d: int, norm: Norm, layer: Layer) -> tuple[Stack, ...]:
+    """GLM-4.5's MTP layers are its last layer once more; the files of 4.5 and 4.7 repeat embedding and head in them.
+
+    GLM-4.6 has the same config and repeats neither (safetensors totals of the published repositories).
+    """
+    count = fields.optional("num_nextn_predict_layers", low=0)
+    if not count:
+        return ()
+    fields.notes.assume("the MTP layer repeats embedding and head, as in the files of GLM-4.5 and 4.7 (not of 4.6)")
+    return (mtp_stack(fields, d, norm, layer, count, tables=True),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmcalc.arch.base import Spec, Weight
 from llmcalc.arch.embedding import Projection
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import decoder, embed, rms
 from llmcalc.arch.families.dense import Layout, attention
 from llmcalc.arch.families.hybrid import named_kinds, single, state_dtype
@@ -71,13 +72,13 @@ def mixer(fields: Fields, kind: str, d: int) -> Spec:
         case _:
             shared, size = fields.integer("moe_shared_expert_intermediate_size"), fields.optional("moe_latent_size")
             latent = (("fc1_latent_proj.bias", size), ("fc2_latent_proj.bias", d)) if bias and size else ()
-            return MixtureOfExperts(
+            return forward.routed(fields, MixtureOfExperts(
                 d, fields.integer("n_routed_experts"), fields.integer("num_experts_per_tok"),
                 fields.integer("moe_intermediate_size"), gated=False, activation=act, correction="buffer",
                 shared=FeedForward(d, shared, False, act, bias),
                 latent_size=size or 0, router_dtype="fp32",
                 extra=tuple(Weight(name, (width,), "bias") for name, width in latent),
-            )  # fmt: skip
+            ))  # fmt: skip
 
 
 def mamba(fields: Fields, d: int) -> Mamba2:
@@ -86,7 +87,9 @@ def mamba(fields: Fields, d: int) -> Mamba2:
         d, fields.integer("mamba_num_heads"), fields.integer("mamba_head_dim"), fields.integer("ssm_state_size"),
         fields.integer("n_groups", "mamba_n_groups"), fields.integer("conv_kernel", "mamba_d_conv"),
         fields.integer("chunk_size", "mamba_chunk_size"), fields.flag("use_conv_bias", "mamba_conv_bias"),
-        fields.flag("use_bias"), state_dtype=state_dtype(fields),
+        fields.flag("use_bias"), state_dtype=state_dtype(fields), norm_groups=fields.integer("n_groups", "mamba_n_groups"),
+        norm_eps=forward.number(fields, "layer_norm_epsilon", null=1e-5),
+        time_step_limit=(forward.number(fields, "time_step_min", null=0.0), float("inf")),
     )  # fmt: skip
 
 

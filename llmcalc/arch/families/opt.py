@@ -24,7 +24,8 @@ def read(fields: Fields) -> Architecture:
     mixer, ffn = attention(fields, layout, d), feed_forward(fields, layout, d)
     layer = block(mixer, ffn, norm, style="pre" if before else "outer")
     narrow = fields.integer("word_embed_proj_dim", null=d)
-    stem = [table("model.embed_positions", fields.integer("max_position_embeddings") + POSITION_OFFSET, d)]
+    stem = [table("model.embed_positions", fields.integer("max_position_embeddings") + POSITION_OFFSET, d,
+                  POSITION_OFFSET)]
     tail = []
     if narrow != d:
         stem.append(Named("model.project_in", Projection(d, narrow)))

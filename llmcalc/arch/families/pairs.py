@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -52,19 +51,10 @@ def assemble(
     """Both stacks and what the named class has behind them. The table stands with the decoder, which reads it last."""
     task = task_of(fields)
     rows = tokens.spec.rows if isinstance(tokens.spec, Embedding) else 0
-    head: Sequence[Named] = ()
-    ties: tuple[tuple[str, str], ...] = ()
-    if task == "generate":
-        head = [Named("lm_head", Head(rows, width))]
-        if logits_bias:  # a stored buffer of zeros
-            head.append(tensor("final_logits_bias", (1, rows), "buffer"))
-        ties = (("lm_head.weight", f"{tokens.name}.weight"),) if tie else ()
-    elif task == "classify":
-        name = "classification_head"
-        out = Projection(labels(fields), width, True)
-        head = [Named(f"{name}.dense", Projection(width, width, True)), Named(f"{name}.out_proj", out)]
-    elif task == "answer":
-        head = [Named("qa_outputs", Projection(labels(fields), width, True))]
+    head = _head(fields, task, rows, width)
+    ties = (("lm_head.weight", f"{tokens.name}.weight"),) if tie and task == "generate" else ()
+    if logits_bias and task == "generate":  # a stored buffer of zeros
+        head.append(tensor("final_logits_bias", (1, rows), "buffer"))
     if task == "encoder":
         encoder, decoder = replace(encoder, stem=(tokens, *encoder.stem)), Stack("decoder", "", ())
     else:
@@ -83,6 +73,16 @@ def assemble(
         dtype=dtype_of(fields),
         classes="encoder" if task == "encoder" else "encoder-decoder",
     )
+
+
+def _head(fields: Fields, task: Task, rows: int, width: int) -> list[Named]:
+    if task == "generate":
+        return [Named("lm_head", Head(rows, width))]
+    out = Projection(labels(fields), width, True)
+    if task == "classify":
+        name = "classification_head"
+        return [Named(f"{name}.dense", Projection(width, width, True)), Named(f"{name}.out_proj", out)]
+    return [Named("qa_outputs", out)] if task == "answer" else []
 
 
 def vector(name: str, size: int) -> Weight:

@@ -8,21 +8,23 @@ _DENSE = (
     "llama mistral ministral ministral3 internlm internlm2 internlm3 baichuan xverse orion minicpm cwm helium arcee "
     "iquestcoder exaone granite granite_swa seed_oss smollm3 hyperclovax qwen2 qwen3 mellum gemma gemma2 vaultgemma "
     "gemma3_text olmo olmo2 olmo3 exaone4 apertus phi3 glm glm4 hunyuan_v1_dense nemotron ernie4_5 bitnet nanochat "
-    "starcoder2 jais2 phi persimmon gpt2 gpt_bigcode gpt_neo openai-gpt gpt_neox gptj codegen biogpt xglm ctrl bloom mpt "
+    "starcoder2 jais2 phi persimmon gpt2 gpt_bigcode gpt_neo openai-gpt gpt_neox gptj codegen biogpt xglm ctrl bloom "
     "stablelm cohere cohere2 doge diffllama"
 )
 
 _EXPERTS = (
-    "mixtral qwen2_moe qwen3_moe qwen3_vl_moe_text olmoe flex_olmo phimoe gpt_oss granitemoe granitemoe_swa "
-    "granitemoeshared glm4_moe glm4v_moe_text solar_open sarvam_moe dots1 minimax_m2 ernie4_5_moe hunyuan_v1_moe "
-    "hy_v3 exaone_moe afmoe aria_text"
+    "mixtral qwen2_moe qwen3_moe qwen3_vl_moe_text qwen3_omni_moe_text olmoe flex_olmo phimoe gpt_oss granitemoe "
+    "granitemoe_swa granitemoeshared glm4_moe glm4v_moe_text solar_open sarvam_moe dots1 minimax_m2 ernie4_5_moe "
+    "hunyuan_v1_moe hy_v3 exaone_moe afmoe aria_text"
 )
 
 READERS: dict[str, str] = dict.fromkeys(_DENSE.split(), "dense")
 READERS |= dict.fromkeys(_EXPERTS.split(), "moe")
-_LATENT = "deepseek_v2 deepseek_v3 kimi_k2 deepseek_v32 glm_moe_dsa glm4_moe_lite mistral4 sarvam_mla axk1 minicpm3 youtu"
+_LATENT = (
+    "deepseek_v2 deepseek_v3 kimi_k2 deepseek_v32 glm_moe_dsa glm4_moe_lite mistral4 sarvam_mla axk1 minicpm3 youtu"
+)
 READERS |= dict.fromkeys(_LATENT.split(), "latent")
-READERS |= {"deepseek_v4": "deepseek_v4", "longcat_flash": "longcat", "opt": "opt", "falcon": "falcon"}
+READERS |= {"deepseek_v4": "deepseek_v4", "longcat_flash": "longcat", "opt": "opt", "falcon": "falcon", "mpt": "mpt"}
 READERS |= {"gemma3n_text": "gemma", "gemma4_text": "gemma"}
 READERS |= dict.fromkeys(("qwen", "chatglm", "bailing_moe", "telechat", "telechat2", "openelm"), "remote")
 READERS |= dict.fromkeys(("llama4_text", "mimo_v2_flash", "dbrx", "jetmoe", "arctic"), "mixtures")
@@ -41,13 +43,14 @@ READERS |= {"mllama_text_model": "mllama", "modernbert": "modernbert", "nomic_be
 _ENCODERS = "bert ernie roberta xlm-roberta camembert data2vec-text electra albert distilbert deberta-v2 mpnet"
 READERS |= dict.fromkeys(_ENCODERS.split(), "encoders")
 READERS |= dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers"), "t5")
+READERS |= {"blt": "blt"}
 _BART = "bart plbart mbart blenderbot blenderbot-small pegasus marian m2m_100 whisper"
 READERS |= dict.fromkeys(_BART.split(), "bart")
 _WRAPPERS = (
     "llava vipllava llava_next llava_next_video llava_onevision paligemma gemma3 gemma3n gemma4 mistral3 idefics3 "
     "smolvlm aria internvl internvl_chat kimi_k25 lfm2_vl aya_vision cohere2_vision glm4v glm46v glm4v_moe qwen2_vl "
     "qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe llama4 mllama qwen2_5_omni qwen2_5_omni_thinker qwen2_audio "
-    "voxtral kimi_k3"
+    "voxtral kimi_k3 qwen3_omni_moe qwen3_omni_moe_thinker idefics2"
 )
 WRAPPERS: dict[str, str] = dict.fromkeys(_WRAPPERS.split(), "wrappers")
 

@@ -19,6 +19,7 @@ def qwen(fields: Fields) -> Architecture:
     """Qwen 1: biased q, k, v in one matrix; the file's intermediate_size is twice the width of the feed-forward."""
     d, h = fields.integer("hidden_size"), fields.integer("num_attention_heads")
     width = head_width(fields, d, h)
+    fields.ignore("use_dynamic_ntk", "use_logn_attn")
     bias = not fields.flag("no_bias", null=True)
     mixer = Attention(
         d, h, h, width, width, q_bias=True, k_bias=True, v_bias=True, o_bias=bias, positions=rope(fields, width)
@@ -52,6 +53,7 @@ def bailing_moe(fields: Fields) -> Architecture:
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     h = fields.integer("num_attention_heads")
     width, kv = head_width(fields, d, h), key_value_heads(fields, h)
+    fields.ignore("norm_head", "norm_softmax")
     bias = fields.flag("use_bias")
     qkv = bias or fields.flag("use_qkv_bias")
     layer_form = not fields.flag("use_rmsnorm", null=True)

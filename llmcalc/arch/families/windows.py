@@ -102,9 +102,31 @@ def exaone4(fields: Fields, layers: int) -> list[Scope]:
     return _with_types(fields, layers, full)
 
 
+def smollm3(fields: Fields, layers: int) -> list[Scope]:
+    """With ``use_sliding_window``, the layers without rotary positions slide (every ``no_rope_layer_interval``-th)."""
+    types = layer_types(fields, layers)
+    window, slides = fields.optional("sliding_window"), fields.flag("use_sliding_window")
+    marks = fields.integers("no_rope_layers")
+    every_nth = fields.integer("no_rope_layer_interval", null=4)
+    if types is not None:
+        return by_type(fields, types)
+    rotary = [bool(mark) for mark in marks] if marks else [(i + 1) % every_nth != 0 for i in range(layers)]
+    if not slides or window is None:
+        return none(fields, layers)
+    if len(rotary) < layers:
+        raise fields.wrong("no_rope_layers", f"{len(rotary)} entries", f"one for each of {layers} layers")
+    return [FULL if has_rope else Scope("sliding", window) for has_rope in rotary[:layers]]
+
+
+def nth_global(fields: Fields, layers: int) -> list[Scope]:
+    """One in ``global_attn_every_n_layers`` is full, the last of each group (AFMoE)."""
+    return _with_types(fields, layers, every_nth_full(layers, fields.integer("global_attn_every_n_layers", null=4)))
+
+
 def gpt_neo(fields: Fields, layers: int) -> list[Scope]:
     """``attention_layers``, or ``attention_types`` as [[kinds], repeats] pairs; local layers see a window."""
     kinds = fields.strings("attention_layers")
+    fields.ignore("attention_types")
     if kinds is None:
         kinds = []
         for entry in fields.sequence("attention_types") or []:
@@ -127,4 +149,6 @@ RULES: dict[str, Callable[[Fields, int], list[Scope]]] = {
     "period4": period4,
     "exaone4": exaone4,
     "gpt_neo": gpt_neo,
+    "nth_global": nth_global,
+    "smollm3": smollm3,
 }

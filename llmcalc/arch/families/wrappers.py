@@ -31,7 +31,8 @@ def read(fields: Fields) -> Architecture:
     architecture = rename(_reader(text)(text), row)
     if _text_only(fields):
         fields.notes.assume("the class that the file names is the language model alone; its towers are not counted")
-        return replace(architecture, towers=())
+        fields.ignore(*(side.field for side in row.sides))
+        return architecture
     towers, missing = _towers(owner, row, architecture.hidden_size)
     beside = tuple(name for name in row.uncounted if fields.explicit(name) not in (ABSENT, None))
     return replace(architecture, towers=towers, uncounted=(*architecture.uncounted, *missing, *beside))
@@ -139,6 +140,7 @@ def _towers(fields: Fields, row: Wrapper, width: int) -> tuple[tuple[Stack, ...]
         stack = tower(block, side.prefix)
         if stack is None:
             missing.append(fields.label(side.field))
+            block.ignore(*block.data)
         elif side.newline:
             stack = replace(stack, tail=(*stack.tail, tensor("image_newline", (width,), "embedding")))
         if stack is not None:

@@ -108,6 +108,15 @@ OMNI = Wrapper(
     "thinker.model", "thinker.lm_head",
 )  # fmt: skip
 
+OMNI3 = replace(
+    OMNI,
+    text_type="qwen3_omni_moe_text",
+    sides=(
+        Side("vision_config", "qwen3_omni_moe_vision_encoder", "thinker.visual", default=True),
+        Side("audio_config", "qwen3_omni_moe_audio_encoder", "thinker.audio_tower", default=True),
+    ),
+)
+
 ROWS: dict[str, Wrapper] = {
     "llava": LLAVA,
     "vipllava": replace(LLAVA, sides=vision("clip_vision_model", "vipllava")),
@@ -181,6 +190,15 @@ ROWS: dict[str, Wrapper] = {
     ),
     "qwen2_5_omni_thinker": OMNI,
     "qwen2_5_omni": replace(OMNI, thinker="qwen2_5_omni_thinker", uncounted=("talker_config", "token2wav_config")),
+    "qwen3_omni_moe_thinker": OMNI3,
+    "qwen3_omni_moe": replace(
+        OMNI3, thinker="qwen3_omni_moe_thinker", uncounted=("talker_config", "code2wav_config")
+    ),
+    # The connector, a perceiver, is not described.
+    "idefics2": replace(
+        IDEFICS3, text_type="mistral",
+        sides=vision("idefics2_vision", "perceiver", "model.vision_model", "model.connector", default=True),
+    ),
     "qwen2_audio": Wrapper("qwen2", audio("qwen2_audio_encoder", "qwen2_audio"), owner="never"),
     "voxtral": Wrapper("llama", audio("voxtral_encoder", "voxtral"), owner="never"),
 }  # fmt: skip

@@ -57,17 +57,7 @@ def _layer(fields: Fields, d: int, second: bool) -> Layer:
         extra += bounds("q_proj", "k_proj", "v_proj", "post")
     attention = encoder_attention(fields, d, qkv=False, o=False, extra=extra)
     ffn = FeedForward(d, 4 * d, False, "silu", extra=bounds("ffw_layer_1", "ffw_layer_2") if clipped else ())
-    taps = fields.integer("conv_kernel_size", "conf_conv_kernel_size")
-    conv = Extra(
-        (
-            Weight("linear_start.weight", (2 * d, d), "matmul"),
-            Weight("depthwise_conv1d.weight", (d, 1, taps), "conv"),
-            Weight("conv_norm.weight", (d,), "norm"),
-            Weight("linear_end.weight", (d, d), "matmul"),
-            *(bounds("linear_start", "linear_end") if clipped else ()),
-        ),
-        "mixer",
-    )
+    conv = _convolution(fields, d, clipped=clipped)
     names = ("feed_forward1", "feed_forward2") if second else ("ffw_layer_start", "ffw_layer_end")
 
     def feed(name: str) -> Sublayer:
@@ -84,4 +74,19 @@ def _layer(fields: Fields, d: int, second: bool) -> Layer:
             feed(names[1]),
         ),
         (Named("norm_out" if second else "norm", norm),),
+    )
+
+
+def _convolution(fields: Fields, d: int, *, clipped: bool) -> Extra:
+    """A gated matrix, a depthwise convolution, a norm, a matrix."""
+    taps = fields.integer("conv_kernel_size", "conf_conv_kernel_size")
+    return Extra(
+        (
+            Weight("linear_start.weight", (2 * d, d), "matmul"),
+            Weight("depthwise_conv1d.weight", (d, 1, taps), "conv"),
+            Weight("conv_norm.weight", (d,), "norm"),
+            Weight("linear_end.weight", (d, d), "matmul"),
+            *(bounds("linear_start", "linear_end") if clipped else ()),
+        ),
+        "mixer",
     )

@@ -60,6 +60,8 @@ def channels(fields: Fields) -> int:
 def grid(fields: Fields) -> int:
     """Patches of an image: rows of a table of positions."""
     (height, width), (rows, columns) = pair(fields, "image_size"), pair(fields, "patch_size")
+    if height < rows or width < columns:
+        raise fields.wrong("image_size", fields.raw("image_size"), f"at least patch_size, {rows} x {columns}")
     return (height // rows) * (width // columns)
 
 

@@ -1,0 +1,78 @@
+"""Sequences and the bytes of what they keep: shared by the cache, its derivation and its engines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from llmcalc.arch.base import State, StateDtype
+from llmcalc.arch.model import Architecture
+from llmcalc.engines.base import Lengths
+from llmcalc.errors import InvalidInputError
+from llmcalc.formats import CacheFormat, Format, find
+
+RECURRENT = ("recurrent", "conv")
+
+
+class Sequences(NamedTuple):
+    """How many sequences there are of each length, in order of first use."""
+
+    groups: tuple[tuple[Lengths, int], ...]
+
+    @property
+    def number(self) -> int:
+        """How many sequences."""
+        return sum(number for _, number in self.groups)
+
+    @property
+    def tokens(self) -> int:
+        """Retained tokens of all of them."""
+        return sum(number * size.tokens for size, number in self.groups)
+
+    def rows(self, state: State) -> int:
+        """Rows of an array that one call keeps for all of them."""
+        return sum(number * rows_of(state, size) for size, number in self.groups)
+
+
+def sequences(
+    tokens: int, batch: int, lengths: Sequence[int] | None, encoder_tokens: int | None, image_tokens: int
+) -> Sequences:
+    """``batch`` sequences of ``tokens``, or one of each of ``lengths``.
+
+    Raises: InvalidInputError for no sequence or a negative length.
+    """
+    counts: dict[int, int] = {tokens: batch}
+    if lengths is not None:
+        counts = {}
+        for length in lengths:
+            counts[length] = counts.get(length, 0) + 1
+    beside = 0 if encoder_tokens is None else encoder_tokens
+    if not counts or min(*counts, *counts.values(), image_tokens, beside) < 0 or batch < 1:
+        raise InvalidInputError("there must be at least one sequence, and no negative length")
+    return Sequences(
+        tuple((Lengths(n, n if encoder_tokens is None else encoder_tokens, image_tokens), k) for n, k in counts.items())
+    )
+
+
+def rows_of(state: State, size: Lengths) -> int:
+    """Rows of an array that one call keeps for one sequence; borrowed arrays are held elsewhere."""
+    return 0 if state.borrowed else state.scope.rows(size.tokens, size.source, size.images)
+
+
+class Sizer:
+    """Bytes of rows in a cache format and the model's dtype."""
+
+    def __init__(self, architecture: Architecture, cache: CacheFormat) -> None:
+        self.cache = cache
+        self.model = find(architecture.dtype)
+        self.wide = find("fp32")
+
+    def format(self, kind: str, dtype: StateDtype) -> Format:
+        """The format of an array of that kind and dtype."""
+        if dtype == "cache":
+            return self.cache.value if kind == "value" else self.cache.key
+        return self.model if dtype == "model" else self.wide
+
+    def entry(self, state: State, row: tuple[int, ...] | None = None, dtype: StateDtype | None = None) -> int:
+        """Bytes of one row; ``row`` and ``dtype`` where they are not the state's own."""
+        return self.format(state.kind, dtype or state.dtype).array_bytes(row or state.row)

@@ -1,0 +1,219 @@
+"""Attention with keys and values per head: MHA, GQA and MQA, windows, chunks, sinks, caps, gates, cross-attention.
+
+Axes: B sequences, T new tokens, S keys in sight, D stream, H query heads, G key/value heads (H is a multiple of G),
+R = H / G query heads a key head times T, d channels of a query or key, e of a value.
+Sources: arXiv:1706.03762, 1911.02150 (MQA), 2305.13245 (GQA), 2309.17453 (sinks).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from llmcalc.arch import base
+from llmcalc.arch.attention import Attention as Spec
+from llmcalc.arch.positions import Alibi, RelativeBias, Rope
+from llmcalc.errors import UnsupportedLayerError
+from reference_model.cache import Flow, Formats, Rows, Slot, Source, seen
+from reference_model.norms import Norm, rms
+from reference_model.positions import alibi_bias, buckets, distances, rotate
+
+
+def visible(scope: base.Scope, positions_BT: Tensor, keys_BS: Tensor) -> Tensor:
+    """Which keys a query sees: no empty row (position -1), none ahead, none outside window or chunk: [B, T, S]."""
+    q, k = positions_BT[:, :, None], keys_BS[:, None, :]
+    if scope.kind in ("source", "image", "fixed"):
+        return (k >= 0).expand(q.shape[0], q.shape[1], -1)
+    if scope.kind == "bidirectional":
+        near = (k - q).abs() <= scope.size if scope.size else torch.ones_like(k == q)
+        return (k >= 0) & near
+    causal = (k >= 0) & (k <= q)
+    match scope.kind:
+        case "full":
+            return causal
+        case "sliding":
+            return causal & (k > q - scope.size)
+        case "chunked":
+            return causal & (k // scope.size == q // scope.size)
+        case other:
+            raise UnsupportedLayerError(f"attention over {other} positions")
+
+
+def attend(
+    q_BHTd: Tensor,
+    k_BGSd: Tensor,
+    v_BGSe: Tensor,
+    visible_BTS: Tensor,
+    *,
+    scale: float,
+    softcap: float | None = None,
+    bias_BHTS: Tensor | None = None,
+    sinks_H: Tensor | None = None,
+) -> Tensor:
+    """softmax(q k^T scale + bias) v, a softmax over what is visible and, with a sink, one slot more: [B, H, T, e].
+
+    Query heads of one key head become rows of one product, so keys and values are read once and never repeated.
+    """
+    B, H, T, _ = q_BHTd.shape  # noqa: N806
+    G, S = k_BGSd.shape[1:3]  # noqa: N806
+    q_BGRd = q_BHTd.reshape(B, G, H // G * T, -1)
+    scores_BHTS = (q_BGRd @ k_BGSd.mT).view(B, H, T, S) * scale
+    if softcap is not None:
+        scores_BHTS = softcap * torch.tanh(scores_BHTS / softcap)
+    if bias_BHTS is not None:
+        scores_BHTS = scores_BHTS + bias_BHTS.to(scores_BHTS.dtype)
+    scores_BHTS = scores_BHTS.masked_fill(~visible_BTS[:, None], torch.finfo(scores_BHTS.dtype).min)
+    if sinks_H is not None:
+        sink_BHT1 = sinks_H[None, :, None, None].expand(B, H, T, 1).to(scores_BHTS.dtype)
+        weights_BHTS = torch.cat([scores_BHTS, sink_BHT1], -1).softmax(-1)[..., :-1]
+    else:
+        weights_BHTS = scores_BHTS.softmax(-1)
+    return (weights_BHTS.reshape(B, G, H // G * T, S) @ v_BGSe).view(B, H, T, -1)
+
+
+def warmth(temperature: tuple[float, float, int], positions_BT: Tensor) -> Tensor:
+    """Llama-4's factor on queries, growing with the logarithm of the position: [B, 1, T, 1]."""
+    scale, floor, first = temperature
+    steps = torch.floor((positions_BT.double() + first) / floor)
+    return (1.0 + scale * torch.log1p(steps))[:, None, :, None]
+
+
+class Attention(nn.Module):
+    """x_BTD -> q, k, v per head -> norms, positions, cache -> softmax -> gate -> o_proj -> [B, T, D]."""
+
+    mixes = True
+
+    def __init__(self, spec: Spec, depth: int = 0) -> None:
+        super().__init__()
+        if spec.extra or type(spec) is not Spec or spec.cache == "single":
+            names = ", ".join(weight.name for weight in spec.extra) or spec.cache
+            raise UnsupportedLayerError(f"{type(spec).__name__} with {names}")
+        self.spec, self.depth = spec, depth
+        D, H, G = spec.hidden_size, spec.num_attention_heads, spec.num_key_value_heads  # noqa: N806
+        d, e, inputs = spec.head_dim, spec.v_head_dim, spec.source_size or spec.hidden_size
+        self.q_proj = nn.Linear(D, H * d * (2 if spec.gate == "fused" else 1), spec.q_bias)
+        if spec.cache != "borrowed":
+            self.k_proj = nn.Linear(inputs, G * d, spec.k_bias)
+            if spec.cache != "tied":
+                self.v_proj = nn.Linear(inputs, G * e, spec.v_bias)
+        self.o_proj = nn.Linear(H * e, spec.output_size or D, spec.o_bias)
+        self.q_norm = self.norm(H) if spec.qk_norm not in ("none", "keys") else None
+        self.k_norm = self.norm(G) if spec.qk_norm != "none" and spec.cache != "borrowed" else None
+        if spec.gate in ("elementwise", "per_head"):
+            self.gate_proj = nn.Linear(D, H * e if spec.gate == "elementwise" else H, bias=False)
+        self.sinks = nn.Parameter(torch.zeros(H)) if spec.sinks else None
+
+    def norm(self, heads: int) -> Norm:
+        """The q or k norm: over a head with one vector, or one a head, or over all heads together."""
+        s = self.spec
+        size, shape = s.head_dim, (heads, s.head_dim) if s.qk_norm == "per_head" else ()
+        if s.qk_norm == "full":
+            size = heads * s.head_dim
+        learned = s.qk_norm != "weightless"
+        made = base.Norm(size, s.qk_norm_form, s.qk_norm_bias, learned, s.qk_norm_offset, s.qk_norm_eps)
+        return Norm(made, shape)
+
+    def allocate(self, batch: int, capacity: int, formats: Formats, device: torch.device, source: int) -> Slot | None:
+        """Rows of keys [G, d] and of values [G, e]; nothing where another layer's are read."""
+        s = self.spec
+        if s.cache in ("borrowed", "none"):
+            return None
+        if s.cross:
+            return Source(batch, source, (s.num_key_value_heads, s.head_dim), s.v_head_dim, formats, device)
+        return tuple(
+            Rows(batch, (s.num_key_value_heads, width), s.scope, capacity, formats.cache, device)
+            for width in (s.head_dim, s.v_head_dim)
+        )
+
+    def turned(self, x_BTHd: Tensor, norm: Norm | None, flow: Flow) -> Tensor:
+        """Norm and rotation of queries or keys, in the family's order: [B, T, H, d] -> [B, T, H, d]."""
+        s = self.spec
+
+        def normed(x: Tensor) -> Tensor:
+            if norm is None:
+                return x
+            return norm(x.flatten(-2)).view_as(x) if s.qk_norm == "full" else norm(x)
+
+        if not s.qk_norm_after_rope:
+            x_BTHd = normed(x_BTHd)
+        if isinstance(s.positions, Rope) and not s.cross:
+            x_BTHd = rotate(x_BTHd.transpose(1, 2), s.positions, flow.positions_BT, flow.horizon).transpose(1, 2)
+        return normed(x_BTHd) if s.qk_norm_after_rope else x_BTHd
+
+    def keys_values(self, x_BTD: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
+        """Keys [B, T, G, d] and values [B, T, G, e] of the new tokens (or of the source)."""
+        s = self.spec
+        raw_BTGd = self.clipped(self.k_proj(x_BTD)).unflatten(-1, (s.num_key_value_heads, s.head_dim))
+        if s.cache == "tied":
+            v_BTGe = raw_BTGd
+        else:
+            v_BTGe = self.clipped(self.v_proj(x_BTD)).unflatten(-1, (s.num_key_value_heads, s.v_head_dim))
+        if s.v_norm:
+            v_BTGe = rms(v_BTGe, s.qk_norm_eps or 1e-6).to(v_BTGe.dtype)
+        return self.turned(raw_BTGd, self.k_norm, flow), v_BTGe
+
+    def clipped(self, x: Tensor) -> Tensor:
+        """OLMo's clamp."""
+        return x if self.spec.clip is None else x.clamp(-self.spec.clip, self.spec.clip)
+
+    def context(self, x_BTD: Tensor, flow: Flow, slot: Slot | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values in sight and their positions: [B, S, G, d], [B, S, G, e], [B, S]."""
+        s = self.spec
+        if s.cache == "borrowed":
+            return flow.kept[s.cache_source if s.cache_source is not None else -1]
+        if s.cross:
+            return self.source(flow, slot if isinstance(slot, Source) else None)
+        rows = slot if isinstance(slot, tuple) else None
+        (k, v), keys_BS = seen(rows, self.keys_values(x_BTD, flow), flow)  # type: ignore[arg-type]
+        flow.kept[flow.depth] = (k, v, keys_BS)
+        return k, v, keys_BS
+
+    def source(self, flow: Flow, slot: Source | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values of the source, from the cache after the first pass."""
+        if slot is None or not slot.filled:
+            if flow.source_BSD is None:
+                raise UnsupportedLayerError("cross-attention without encoder states")
+            k, v = self.keys_values(flow.source_BSD, flow)
+            if slot is not None:
+                slot.keys.copy_(k)
+                slot.values.copy_(v)
+                slot.filled = True
+        else:
+            k, v = slot.keys, slot.values
+        return k, v, torch.arange(k.shape[1], device=k.device).expand(k.shape[0], -1)
+
+    def bias(self, flow: Flow, keys_BS: Tensor) -> Tensor | None:
+        """What positions add to the scores: [B, H, T, S], or nothing."""
+        s, distance_BTS = self.spec, distances(flow.positions_BT, keys_BS)
+        if isinstance(s.positions, Alibi):
+            return alibi_bias(s.positions, s.num_attention_heads, distance_BTS)
+        if isinstance(s.positions, RelativeBias):
+            table_NH = flow.tables["relative"]
+            both_ways = s.scope.kind == "bidirectional"
+            return table_NH[buckets(s.positions, distance_BTS, both_ways=both_ways)].permute(0, 3, 1, 2)
+        return None
+
+    def forward(self, x_BTD: Tensor, flow: Flow, slot: Slot | None) -> Tensor:
+        """[B, T, D] -> [B, T, D]; fills the slot."""
+        s = self.spec
+        q_BTHd = self.clipped(self.q_proj(x_BTD)).unflatten(-1, (s.num_attention_heads, -1))
+        if s.gate == "fused":
+            q_BTHd, gate_BTHe = q_BTHd.chunk(2, -1)
+        q_BHTd = self.turned(q_BTHd, self.q_norm, flow).transpose(1, 2)
+        if s.temperature is not None:
+            q_BHTd = q_BHTd * warmth(s.temperature, flow.positions_BT).to(q_BHTd.dtype)
+        k, v, keys_BS = self.context(x_BTD, flow, slot)
+        scale = s.scale if s.scale is not None else s.head_dim**-0.5
+        bias_BHTS = self.bias(flow, keys_BS)
+        if bias_BHTS is not None and isinstance(s.positions, Alibi) and s.positions.scaled:
+            bias_BHTS = bias_BHTS * scale
+        o_BHTe = attend(
+            q_BHTd, k.transpose(1, 2), v.transpose(1, 2), visible(s.scope, flow.positions_BT, keys_BS), scale=scale,
+            softcap=s.softcap, bias_BHTS=bias_BHTS, sinks_H=self.sinks,
+        )  # fmt: skip
+        o_BTHe = o_BHTe.transpose(1, 2)
+        if s.gate == "fused":
+            o_BTHe = o_BTHe * torch.sigmoid(gate_BTHe)
+        elif s.gate != "none":
+            o_BTHe = o_BTHe * torch.sigmoid(self.gate_proj(x_BTD).unflatten(-1, (s.num_attention_heads, -1)))
+        return self.o_proj(o_BTHe.flatten(-2))

@@ -1,0 +1,161 @@
+"""Feed-forward layers: dense ones, and mixtures of experts with their routers.
+
+Axes: B sequences, T tokens, M = B x T tokens in one list, D stream, F inner width, E experts, K chosen a token.
+Sources: arXiv:2002.05202 (gated), 1701.06538 and 2101.03961 (experts), 2412.19437 (groups and the balancing term).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from llmcalc.arch import base
+from llmcalc.arch.ffn import FeedForward as Spec
+from llmcalc.arch.moe import MixtureOfExperts as MoeSpec
+from llmcalc.errors import UnsupportedLayerError
+from reference_model.norms import Norm
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by its tanh formula (GPT-2)."""
+    return functional.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": functional.silu, "swish": functional.silu, "relu": functional.relu, "gelu": functional.gelu,
+    "gelu_new": gelu_tanh, "gelu_pytorch_tanh": gelu_tanh, "gelu_fast": gelu_tanh, "gelu_python": functional.gelu,
+    "relu2": lambda x: functional.relu(x) ** 2, "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
+}  # fmt: skip
+
+
+def activation(name: str) -> Callable[[Tensor], Tensor]:
+    """By the config's word."""
+    if name not in ACTIVATIONS:
+        raise UnsupportedLayerError(f"a feed-forward with the activation {name!r}")
+    return ACTIVATIONS[name]
+
+
+class FeedForward(nn.Module):
+    """down(act(gate(x)) * up(x)), or down(act(up(x))): [..., D] -> [..., D]."""
+
+    def __init__(self, spec: Spec, depth: int = 0) -> None:
+        super().__init__()
+        if spec.extra:
+            raise UnsupportedLayerError("a feed-forward with " + ", ".join(weight.name for weight in spec.extra))
+        D, F = spec.hidden_size, spec.intermediate_size  # noqa: N806
+        self.gated, self.act = spec.gated, activation(spec.activation)
+        if spec.gated:
+            self.gate_proj = nn.Linear(D, F, spec.bias)
+        self.up_proj = nn.Linear(D, F, spec.bias)
+        self.down_proj = nn.Linear(F, D, spec.bias if spec.down_bias is None else spec.down_bias)
+        self.ffn_sub_norm = Norm(base.Norm(F)) if spec.inner_norm else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        inner = self.act(self.gate_proj(x)) * self.up_proj(x) if self.gated else self.act(self.up_proj(x))
+        return self.down_proj(inner if self.ffn_sub_norm is None else self.ffn_sub_norm(inner))
+
+
+class Router(nn.Module):
+    """Scores of all experts and the choice of K: x_MD -> weights_MK, chosen_MK."""
+
+    def __init__(self, spec: MoeSpec) -> None:
+        super().__init__()
+        if spec.scoring == "sparsemixer":
+            raise UnsupportedLayerError("a router with sparsemixer scores")
+        self.spec, rows = spec, spec.num_experts
+        self.weight = nn.Parameter(torch.empty(rows, spec.hidden_size))
+        nn.init.normal_(self.weight, std=0.02)
+        self.bias = nn.Parameter(torch.zeros(rows)) if spec.router_bias else None
+        if spec.correction == "parameter":
+            self.e_score_correction_bias = nn.Parameter(torch.zeros(rows))
+        elif spec.correction == "buffer":
+            self.register_buffer("e_score_correction_bias", torch.zeros(rows))
+
+    def forward(self, x_MD: Tensor) -> tuple[Tensor, Tensor]:
+        """The balancing term moves the choice and never the weights."""
+        s, logits_ME = self.spec, functional.linear(x_MD, self.weight, self.bias)
+        scores_ME = logits_ME.sigmoid() if s.scoring == "sigmoid" else logits_ME.softmax(-1)
+        ranked_ME = scores_ME if s.correction == "none" else scores_ME + self.e_score_correction_bias
+        if s.n_group > 1:
+            ranked_ME = self.grouped(ranked_ME)
+        chosen_MK = ranked_ME.topk(s.num_experts_per_tok, -1).indices
+        weights_MK = scores_ME.gather(-1, chosen_MK)
+        if s.norm_topk_prob:
+            weights_MK = weights_MK / weights_MK.sum(-1, keepdim=True)
+        return weights_MK * s.routed_scaling_factor, chosen_MK
+
+    def grouped(self, scores_ME: Tensor) -> Tensor:
+        """All but the best ``topk_group`` groups struck out; a group is as good as its two best, or its best."""
+        s, groups_MGe = self.spec, scores_ME.unflatten(-1, (self.spec.n_group, -1))
+        worth_MG = groups_MGe.topk(2, -1).values.sum(-1) if s.group_score == "top2" else groups_MGe.amax(-1)
+        best_MG = torch.zeros_like(worth_MG, dtype=torch.bool).scatter(-1, worth_MG.topk(s.topk_group, -1).indices, True)
+        return groups_MGe.masked_fill(~best_MG[..., None], float("-inf")).flatten(-2)
+
+
+class Expert(nn.Module):
+    """One expert, a feed-forward with the family's activation: x_ND -> [N, D]."""
+
+    def __init__(self, spec: MoeSpec) -> None:
+        super().__init__()
+        D, F = spec.latent_size or spec.hidden_size, spec.moe_intermediate_size  # noqa: N806
+        self.spec, self.act = spec, activation(spec.activation)
+        if spec.gated:
+            self.gate_proj = nn.Linear(D, F, spec.expert_bias)
+        self.up_proj = nn.Linear(D, F, spec.expert_bias)
+        self.down_proj = nn.Linear(F, D, spec.expert_bias)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """GPT-OSS clamps both halves, gates with a steeper sigmoid and adds one to the linear half."""
+        s, up = self.spec, self.up_proj(x_ND)
+        if not s.gated:
+            return self.down_proj(self.act(up))
+        gate = self.gate_proj(x_ND)
+        if s.swiglu_limit is None:
+            return self.down_proj(self.act(gate) * up)
+        gate, up = gate.clamp(max=s.swiglu_limit), up.clamp(-s.swiglu_limit, s.swiglu_limit)
+        return self.down_proj((up + 1) * gate * torch.sigmoid(s.swiglu_alpha * gate))
+
+
+class MixtureOfExperts(nn.Module):
+    """Every token through its K experts, weighted, plus the shared ones: [B, T, D] -> [B, T, D]."""
+
+    def __init__(self, spec: MoeSpec, depth: int = 0) -> None:
+        super().__init__()
+        odd = [w.name for w in (*spec.extra, *spec.router_extra)]
+        if odd or spec.zero_experts or spec.hash_vocab or not spec.router:
+            raise UnsupportedLayerError("experts with " + (", ".join(odd) or "zero experts or stored routes"))
+        self.spec, width = spec, spec.latent_size
+        self.gate = Router(spec)
+        self.experts = nn.ModuleList(Expert(spec) for _ in range(spec.num_experts))
+        self.shared_experts = FeedForward(spec.shared) if spec.shared is not None else None
+        self.shared_expert_gate = nn.Linear(spec.hidden_size, 1, bias=False) if spec.shared_gate else None
+        if width:
+            self.fc1_latent_proj = nn.Linear(spec.hidden_size, width, bias=False)
+            self.fc2_latent_proj = nn.Linear(width, spec.hidden_size, bias=False)
+            self.latent_norm = Norm(base.Norm(width)) if spec.latent_norm else None
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """Tokens are gathered expert by expert, so exactly K experts a token are computed."""
+        s, x_MD = self.spec, x_BTD.flatten(0, 1)
+        weights_MK, chosen_MK = self.gate(x_MD)
+        input_ML = self.fc1_latent_proj(x_MD) if s.latent_size else x_MD
+        routed_ML = torch.zeros_like(input_ML)
+        for index in chosen_MK.unique().tolist():
+            m, k = (chosen_MK == index).nonzero(as_tuple=True)
+            weight_N1 = weights_MK[m, k, None]
+            if s.scale_input:
+                routed_ML.index_add_(0, m, self.experts[index](input_ML[m] * weight_N1))
+            else:
+                routed_ML.index_add_(0, m, self.experts[index](input_ML[m]) * weight_N1)
+        if s.latent_size:
+            routed_ML = self.fc2_latent_proj(routed_ML if self.latent_norm is None else self.latent_norm(routed_ML))
+        if self.shared_experts is not None:
+            shared_MD = self.shared_experts(x_MD)
+            if self.shared_expert_gate is not None:
+                shared_MD = shared_MD * torch.sigmoid(self.shared_expert_gate(x_MD))
+            routed_ML = routed_ML + shared_MD
+        return routed_ML.view_as(x_BTD)
