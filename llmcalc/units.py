@@ -15,10 +15,10 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kKMGTP]i?)?(B)?\s*")
 
 
 def _scaled(text: str, number: str, factor: int) -> int:
-    value = int(number) * factor if number.isdecimal() else round(float(number) * factor)
+    value = int(number) * factor if number.isdecimal() else float(number) * factor
     if value > LARGEST * 2**40:
         raise InvalidInputError(f"{text!r} is too large")
-    return value
+    return round(value)
 
 
 def parse_size(text: str) -> int:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from llmcalc.arch.base import FULL, Scope, Spec, State, Step, Weight, linear
 from llmcalc.arch.mixing import Counting, Term, softmax_attention
-from llmcalc.arch.positions import Positions, RelativeBias
+from llmcalc.arch.positions import Disentangled, Positions, RelativeBias
 from llmcalc.errors import UnsupportedLayerError
 
 QkNorm = Literal["none", "head", "full", "per_head", "weightless", "keys"]
@@ -36,7 +36,7 @@ class Attention(Spec):
     cache: ``own``; ``borrowed`` reads another layer's (no k, v weights); ``tied`` takes v from k's projection and
     keeps both; ``single`` keeps one array for both; ``none`` keeps nothing (encoders).
     cross: keys and values come from encoder or image states of width ``source_size``.
-    extra: further tensors of a family, listed as they are.
+    extra: further tensors of a family, listed as they are. differential: heads in pairs, each map on both their values.
     For the forward pass alone: clip clamps q, k, v; v_norm is weightless; temperature (scale, floor, first) multiplies
     queries by 1 + scale x log(1 + floor((position + first) / floor)) (Llama-4). Source: arXiv:1706.03762, 1911.02150, 2305.13245.
     """
@@ -70,7 +70,9 @@ class Attention(Spec):
     v_norm: bool = False
     clip: float | None = None
     temperature: tuple[float, float, int] | None = None
+    differential: bool = False
     part = "attention"
+    source = "arXiv:1706.03762; shared key/value heads arXiv:1911.02150, 2305.13245"
 
     @property
     def kind(self) -> str:
@@ -139,8 +141,12 @@ class Attention(Spec):
             raise UnsupportedLayerError(
                 f"{self.kind}: how many patches there are depends on the bytes, so its operations are not known"
             )
-        pairs = counting.pairs(step, self.scope)
-        yield softmax_attention(pairs, self.num_attention_heads, self.head_dim, self.v_head_dim)
+        if isinstance(self.positions, Disentangled):
+            raise UnsupportedLayerError("attention to relative distances (DeBERTa): its operations are not described")
+        keys, values = self.head_dim, self.v_head_dim
+        if self.differential:  # the library makes the scores once for either half of the values
+            keys, values = (2 if counting.dense else 1) * keys, 2 * values
+        yield softmax_attention(counting.pairs(step, self.scope), self.num_attention_heads, keys, values)
 
     def describe(self) -> str:
         h, kv, width = self.num_attention_heads, self.num_key_value_heads, self.head_dim

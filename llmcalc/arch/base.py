@@ -178,11 +178,12 @@ def _seen(scope: Scope, n: int) -> int:
 class Spec:
     """A layer kind: a frozen, slotted dataclass. A kind overrides what differs from "nothing".
 
-    ``part`` is the branch of the parameter tree that its weights belong to.
+    ``part`` is the branch of the parameter tree that its weights belong to; ``source`` says where the kind is defined.
     """
 
     __slots__ = ()
     part = "other"
+    source = ""
 
     @property
     def kind(self) -> str:

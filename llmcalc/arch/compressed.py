@@ -94,6 +94,7 @@ class CompressedAttention(Spec):
     indexer: CompressedIndexer | None = None
     positions: Positions | None = None
     part = "attention"
+    source = "DeepSeek-V4 report; vLLM models/deepseek_v4/compressor.py"
 
     @property
     def kind(self) -> str:

@@ -17,6 +17,7 @@ class ShortConv(Spec):
     conv_kernel: int
     bias: bool = False
     part = "mixer"
+    source = "LFM2 (arXiv:2511.23404)"
 
     @property
     def kind(self) -> str:

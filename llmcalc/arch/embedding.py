@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from llmcalc.arch.base import Spec, Weight
+from llmcalc.arch.base import Rows, Spec, Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,9 @@ class Projection(Spec):
     inputs: int
     bias: bool = False
     part: str = "other"
+    rows: Rows = "every"
 
     def weights(self) -> Iterator[Weight]:
-        yield Weight("weight", (self.outputs, self.inputs), "matmul")
+        yield Weight("weight", (self.outputs, self.inputs), "matmul", rows=self.rows)
         if self.bias:
-            yield Weight("bias", (self.outputs,), "bias")
+            yield Weight("bias", (self.outputs,), "bias", rows=self.rows)

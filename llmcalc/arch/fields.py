@@ -40,6 +40,7 @@ class Notes:
     warnings: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     overrides_used: set[str] = field(default_factory=set)
+    dtype_assumed: bool = False
 
     def warn(self, text: str) -> None:
         """Add a warning once."""

@@ -92,6 +92,7 @@ class LatentAttention(Spec):
     norm_eps: float = 1e-6
     temperature: tuple[float, float, int] | None = None
     part = "attention"
+    source = "arXiv:2405.04434, section 2.1"
 
     @property
     def kind(self) -> str:

@@ -56,6 +56,7 @@ class GatedDelta(Spec):
     norm_eps: float = 1e-6
     negative: bool = False
     part = "mixer"
+    source = "arXiv:2412.06464"
 
     @property
     def kind(self) -> str:
@@ -124,6 +125,7 @@ class KimiDelta(Spec):
     state_dtype: StateDtype = "fp32"
     norm_eps: float = 1e-5
     part = "mixer"
+    source = "arXiv:2510.26692"
 
     @property
     def kind(self) -> str:
@@ -190,6 +192,7 @@ class DecayAttention(Spec):
     norm_eps: float = 1e-6
     layers: int = 1
     part = "mixer"
+    source = "arXiv:2401.04658, 2307.08621, 2312.06635"
 
     @property
     def kind(self) -> str:
@@ -246,6 +249,7 @@ class MatrixMemory(Spec):
     norm_bias: bool = False
     state_dtype: StateDtype = "fp32"
     part = "mixer"
+    source = "arXiv:2405.04517"
 
     @property
     def kind(self) -> str:

@@ -22,10 +22,15 @@ class Library(NamedTuple):
     """What the classes of a library compute beyond the definitions, for the convention that counts what they compute.
 
     full_keys: windows mask, and every key is multiplied and kept. blocks: windows of encoders are cut into blocks.
+    window: added to windows. recomputes: weights that multiply the whole cache at every step.
+    conv_again: outputs of a causal convolution beyond those of the new tokens, where columns are kept.
     """
 
     full_keys: bool = False
     blocks: bool = False
+    window: int = 0
+    recomputes: tuple[str, ...] = ()
+    conv_again: int = 1
 
 
 class Counting(NamedTuple):
@@ -53,7 +58,7 @@ class Counting(NamedTuple):
             case "fixed":
                 return scope.size
             case "sliding" | "chunked" if not self.library.full_keys:
-                return min(step.past, scope.size - 1) + step.new
+                return min(step.past, scope.size + self.library.window - 1) + step.new
             case "bidirectional" if scope.size and self.library.blocks:
                 return 3 * (scope.size + 1)
             case "compressed":

@@ -231,7 +231,7 @@ class Architecture:
 
     model_type: the config's; decoder_type: that of the language model's own block, where they differ.
     ties: pairs (name, the name whose tensor it is). uncounted: parts the config names and no reader describes.
-    dtype: the model's own number format. cache_format: what the config says keys and values are stored in, if it does.
+    dtype: the model's own number format; dtype_assumed: the config names none. cache_format: what the config says keys and values are stored in, if it does.
     """
 
     model_type: str
@@ -247,6 +247,7 @@ class Architecture:
     tie_word_embeddings: bool = False
     positions: str = "none"
     dtype: str = "bf16"
+    dtype_assumed: bool = False
     cache_format: str | None = None
     classes: str = "causal"
     uncounted: tuple[str, ...] = ()

@@ -114,6 +114,7 @@ class MixtureOfAttentionHeads(Spec):
     head_dim: int
     positions: Positions | None = None
     part = "attention"
+    source = "arXiv:2404.07413"
 
     @property
     def kind(self) -> str:

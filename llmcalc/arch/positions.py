@@ -77,4 +77,14 @@ class RelativeBias(Spec):
         return f"relative bias in {self.buckets} buckets"
 
 
-Positions = Rope | Alibi | Sinusoidal | RelativeBias
+@dataclass(frozen=True, slots=True)
+class Disentangled(Spec):
+    """DeBERTa's attention to relative distances, ``span`` in either direction (arXiv:2006.03654)."""
+
+    span: int
+
+    def describe(self) -> str:
+        return f"relative distances up to {self.span}, attended to"
+
+
+Positions = Rope | Alibi | Sinusoidal | RelativeBias | Disentangled

@@ -20,6 +20,7 @@ class RgLru(Spec):
     conv_kernel: int
     state_dtype: StateDtype = "fp32"
     part = "mixer"
+    source = "arXiv:2402.19427"
 
     @property
     def kind(self) -> str:
@@ -54,6 +55,7 @@ class Rwkv4(Spec):
     attention_size: int
     state_dtype: StateDtype = "fp32"
     part = "mixer"
+    source = "arXiv:2305.13048"
 
     @property
     def kind(self) -> str:
@@ -115,6 +117,7 @@ class Rwkv7(Spec):
     gate_rank: int
     state_dtype: StateDtype = "fp32"
     part = "mixer"
+    source = "arXiv:2503.14456"
 
     @property
     def kind(self) -> str:

@@ -10,6 +10,30 @@ from llmcalc.arch.mixing import Counting, Term
 
 
 @dataclass(frozen=True, slots=True)
+class AlternatingUpdates(Spec):
+    """Gemma-3n's AltUp: ``streams`` copies, mixed by small matrices that a router makes (arXiv:2301.13310)."""
+
+    hidden_size: int
+    streams: int
+
+    def weights(self) -> Iterator[Weight]:
+        d, m = self.hidden_size, self.streams
+        yield Weight("altup.correct_output_scale", (d,), "scalar")
+        yield Weight("altup.correction_coefs.weight", (m, m), "matmul")
+        yield Weight("altup.prediction_coefs.weight", (m * m, m), "matmul")
+        yield Weight("altup.modality_router.weight", (m, d), "matmul")
+
+    def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
+        del counting
+        each = (("", 2), ("streams", self.streams), ("wide", self.hidden_size))
+        yield Term("mixing of the streams", "mixing", "tokens", step.new, (("streams", self.streams), *each))
+        yield Term("the router again, to correct", "mixing", "tokens", step.new, each)
+
+    def describe(self) -> str:
+        return f"a residual stream of {self.streams} copies, updated in turn"
+
+
+@dataclass(frozen=True, slots=True)
 class HyperConnection(Spec):
     """One site of a stream of ``streams`` copies: how a sublayer reads, writes and mixes them (arXiv:2409.19606).
 

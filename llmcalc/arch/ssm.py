@@ -31,6 +31,7 @@ class Mamba1(Spec):
     weightless_norms: bool = False
     norm_eps: float = 1e-6
     part = "mixer"
+    source = "arXiv:2312.00752"
 
     @property
     def kind(self) -> str:
@@ -87,6 +88,7 @@ class Mamba2(Spec):
     norm_eps: float = 1e-5
     time_step_limit: tuple[float, float] = (0.0, float("inf"))
     part = "mixer"
+    source = "arXiv:2405.21060"
 
     @property
     def kind(self) -> str:

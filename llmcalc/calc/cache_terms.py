@@ -11,7 +11,6 @@ from llmcalc.figure import Factor, Figure, product, total
 from llmcalc.formats import CacheFormat, Format
 
 NOT_COUNTED = "paging, allocator slack and fragmentation; activations; the cache of multi-token-prediction heads"
-SOURCE = "arXiv:1911.02150 (shared key/value heads); kept positions x heads x width x bytes, layer by layer"
 HEADS = ("key", "value", "cross")
 SCOPES = {
     "full": ("tokens", "N"),
@@ -32,7 +31,7 @@ def cache_figure(architecture: Architecture, sizer: Sizer, sizes: Sequences) -> 
     arrays = merged(architecture, sizer.cache)
     parts = tuple(_part(sizer, held, alike, sizes) for held, alike in arrays)
     recurrent = sum(part.value for part, (held, _) in zip(parts, arrays, strict=True) if held.state.kind in RECURRENT)
-    return total("cache", "B", parts, SOURCE, (f"not counted: {NOT_COUNTED}",)), recurrent
+    return total("cache", "B", parts, "", (f"not counted: {NOT_COUNTED}",)), recurrent
 
 
 def merged(architecture: Architecture, cache: CacheFormat) -> list[tuple[Held, int]]:
@@ -70,7 +69,7 @@ def _part(sizer: Sizer, held: Held, alike: int, sizes: Sequences) -> Figure:
     factors += _row_count(state, sizes)
     factors += _width(state, sizer.format(state.kind, state.dtype))
     name = state.name if alike == 1 else state.name.replace("keys", "keys and values")
-    return product(f"{held.kind}: {name}".replace("_", " "), "B", tuple(factors))
+    return product(f"{held.kind}: {name}".replace("_", " "), "B", tuple(factors), held.spec.source)
 
 
 def _row_count(state: State, sizes: Sequences) -> list[Factor]:

@@ -12,8 +12,6 @@ from typing import Literal, NamedTuple
 from llmcalc.arch.base import Scope, Spec, Step, Weight
 from llmcalc.arch.mixing import Counting, Term
 from llmcalc.arch.model import Architecture, Layer, Stack, StackName
-from llmcalc.calc.sizing import Sequences
-from llmcalc.engines.base import Lengths
 from llmcalc.errors import UnsupportedLayerError
 from llmcalc.figure import Factor, Figure, product
 
@@ -27,7 +25,7 @@ OUTSIDE = {"embeddings": "embedding", "lm_head": "head"}
 class Run(NamedTuple):
     """A spec that a pass runs: the kind of its layer, its weights that multiply, and how often it runs.
 
-    layer: None outside the layers. index: where it stands among the runs of its stack.
+    layer: None outside the layers.
     """
 
     kind: str
@@ -38,7 +36,7 @@ class Run(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A product of a pass: with a weight (``weight``), or between activations (``term``)."""
+    """A product of a pass: with a weight (``weight``), or between activations (``term``); ``layered``: in a layer."""
 
     stack: StackName
     kind: str
@@ -47,6 +45,7 @@ class Product(NamedTuple):
     calls: int
     count: int
     value: int
+    layered: bool
     weight: Weight | None = None
     term: Term | None = None
 
@@ -63,29 +62,35 @@ class Product(NamedTuple):
         return product(self.name, "FLOP", factors)
 
 
-class Pass(NamedTuple):
-    """What a pass runs on: steps of equal length with their number, and how they are counted."""
+class Share(NamedTuple):
+    """Sequences that take the same step, ``number`` of them, with image positions beside."""
 
-    sequences: Sequences
-    past: int
+    step: Step
+    images: int = 0
+    number: int = 1
+
+    def beside(self, scope: Scope | None) -> int:
+        """Positions beside the stream that cross-attention of this scope reads."""
+        match scope.kind if scope is not None else "":
+            case "image":
+                return self.images
+            case "fixed":
+                return scope.size if scope is not None else 0
+            case _:
+                return self.step.source
+
+
+class Pass(NamedTuple):
+    """What a pass runs on, and how it is counted."""
+
+    shares: tuple[Share, ...]
     counting: Counting
     logits: Logits
 
-    def steps(self, scope: Scope | None = None) -> Iterator[tuple[Step, int]]:
-        """A step for every length, with what the scope looks at beside it."""
-        for size, number in self.sequences.groups:
-            yield Step(size.tokens, self.past, beside(scope, size)), number
-
-
-def beside(scope: Scope | None, size: Lengths) -> int:
-    """Positions beside the stream that cross-attention of this scope reads."""
-    match scope.kind if scope is not None else "":
-        case "image":
-            return size.images
-        case "fixed":
-            return scope.size if scope is not None else 0
-        case _:
-            return size.source
+    @property
+    def tokens(self) -> int:
+        """New tokens of all sequences."""
+        return sum(share.number * share.step.new for share in self.shares)
 
 
 def runs(stack: Stack) -> tuple[Run, ...]:
@@ -111,12 +116,15 @@ def _multiplied(weights: Iterator[Weight]) -> tuple[Weight, ...]:
     return tuple(weight for weight in weights if weight.role in MULTIPLIED and len(weight.shape) > 1)
 
 
-def products(architecture: Architecture, run: Pass) -> Iterator[Product]:
-    """Every product of one forward pass of the model proper; encoders run where nothing is cached yet."""
-    if architecture.encoder is not None and run.past == 0:
-        yield from stack_products(architecture.encoder, encoder_pass(architecture, run))
+def products(architecture: Architecture, run: Pass, part: str = "") -> Iterator[Product]:
+    """Every product of one forward pass of the model proper; encoders run where nothing is cached yet.
+
+    part: of specs of that part alone.
+    """
+    if architecture.encoder is not None:
+        yield from stack_products(architecture.encoder, encoder_pass(architecture, run), part)
     if architecture.decoder.layers:
-        yield from stack_products(architecture.decoder, run)
+        yield from stack_products(architecture.decoder, run, part)
 
 
 def encoder_pass(architecture: Architecture, run: Pass) -> Pass:
@@ -126,50 +134,55 @@ def encoder_pass(architecture: Architecture, run: Pass) -> Pass:
     scopes = [spec.scope for layer in architecture.decoder.layers for spec in layer.mixers if hasattr(spec, "scope")]
     scope = next((scope for scope in scopes if scope.kind in BESIDE), None)
     if scope is None:
-        raise UnsupportedLayerError(f"{architecture.model_type}: nothing reads the encoder, so its positions are not known")
-    groups = tuple((Lengths(beside(scope, size)), number) for size, number in run.sequences.groups)
-    return run._replace(sequences=Sequences(groups))
+        raise UnsupportedLayerError(f"{architecture.model_type}: nothing reads the encoder, so its steps are not known")
+    fresh = [share for share in run.shares if share.step.past == 0]
+    return run._replace(shares=tuple(Share(Step(share.beside(scope)), 0, share.number) for share in fresh))
 
 
-def stack_products(stack: Stack, run: Pass) -> Iterator[Product]:
+def stack_products(stack: Stack, run: Pass, part: str = "") -> Iterator[Product]:
     """Every product of one pass through a stack."""
     for item in runs(stack):
-        if item.layer is not None and _idle(item.layer, run):
+        inside = item.layer is not None
+        if (part and item.spec.part != part) or (item.layer is not None and _idle(item.layer, run)):
             continue
         scope: Scope | None = getattr(item.spec, "scope", None)
         for weight in item.weights:
             count = positions(weight, run, scope)
             value = 2 * item.calls * weight.active * prod(weight.shape) * count
             if value:
-                yield Product(stack.name, item.kind, "matmul", weight.name, item.calls, count, value, weight=weight)
+                yield Product(stack.name, item.kind, "matmul", weight.name, item.calls, count, value, inside, weight)
         for term in _merged(item.spec, run, scope):
             group: Group = "matmul" if term.kind == "mixing" else term.kind
             value = item.calls * term.value
             if value:
-                yield Product(stack.name, item.kind, group, term.name, item.calls, term.count, value, term=term)
+                yield Product(stack.name, item.kind, group, term.name, item.calls, term.count, value, inside, None, term)
 
 
 def _idle(layer: Layer, run: Pass) -> bool:
     """Whether a layer is passed over: it does nothing but look at images, and there are none (mllama)."""
     scopes = [getattr(spec, "scope", None) for spec in layer.mixers]
     looks = bool(scopes) and all(scope is not None and scope.kind == "image" for scope in scopes)
-    return looks and not any(size.images for size, _ in run.sequences.groups)
+    return looks and not any(share.images for share in run.shares)
 
 
 def positions(weight: Weight, run: Pass, scope: Scope | None) -> int:
     """Positions that multiply a weight, over all sequences."""
-    rows = weight.rows
-    if rows == "last" and run.logits == "all":
-        rows = "every"
+    return sum(share.number * _positions(weight, share, run, scope) for share in run.shares)
+
+
+def _positions(weight: Weight, share: Share, run: Pass, scope: Scope | None) -> int:
+    step, counting = share.step, run.counting
+    rows = "every" if weight.rows == "last" and run.logits == "all" else weight.rows
     match rows:
         case "every":
             if weight.role == "conv":
-                return sum(number * _conv_outputs(weight, step, run.counting) for step, number in run.steps())
-            return run.sequences.tokens
+                return _conv_outputs(weight, step, counting)
+            again = counting.dense and weight.name.endswith(counting.library.recomputes)
+            return step.new + step.past if again else step.new
         case "last" | "once":
-            return sum(number for size, number in run.sequences.groups if size.tokens)
+            return min(1, step.new)
         case "source":
-            return sum(number * beside(scope, size) for size, number in run.sequences.groups) if run.past == 0 else 0
+            return 0 if step.past else share.beside(scope)
         case "none":
             return 0
 
@@ -182,15 +195,15 @@ def _conv_outputs(weight: Weight, step: Step, counting: Counting) -> int:
     """
     if not counting.dense:
         return step.new
-    return step.new + (1 if step.past else weight.shape[-1] - 1)
+    return step.new + (counting.library.conv_again if step.past else weight.shape[-1] - 1)
 
 
 def _merged(spec: Spec, run: Pass, scope: Scope | None) -> Iterator[Term]:
     """A spec's terms, over all sequences."""
     found: dict[tuple[str, tuple[tuple[str, int], ...]], Term] = {}
-    for step, number in run.steps(scope):
-        for term in spec.mixing_flops(step, run.counting):
+    for share in run.shares:
+        for term in spec.mixing_flops(share.step._replace(source=share.beside(scope)), run.counting):
             key = (term.name, term.each)
             before = found[key].count if key in found else 0
-            found[key] = term._replace(count=before + number * term.count)
+            found[key] = term._replace(count=before + share.number * term.count)
     return iter(found.values())

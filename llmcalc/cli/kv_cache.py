@@ -57,7 +57,7 @@ def verb(
 
 def report(model: Model, estimate: CacheEstimate, inputs: dict[str, object]) -> Report:
     """The estimate as a report."""
-    warnings = [*model.warnings, *_context(model, estimate)]
+    warnings = [*model.warnings, *_context(model, estimate), *_dtype(model, str(inputs["cache"]))]
     return Report(
         "kv-cache", model_block(model.provenance), inputs, results(estimate, str(inputs["engine"])),
         headline(model, estimate), (table(estimate),), (estimate.figure,), model.assumptions, warnings,
@@ -150,3 +150,10 @@ def _context(model: Model, estimate: CacheEstimate) -> list[str]:
     if limit is None or longest <= limit:
         return []
     return [f"{longest:,} tokens are past the {limit:,} positions that the config names (max_position_embeddings)"]
+
+
+def _dtype(model: Model, cache: str) -> list[str]:
+    """The model's dtype, where nobody named one and an array here is stored in it."""
+    a = model.architecture
+    used = (cache == "auto" and a.cache_format is None) or any(held.state.dtype == "model" for held in a.states)
+    return [f"the config names no dtype; {a.dtype} is taken"] if a.dtype_assumed and used else []

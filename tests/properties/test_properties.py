@@ -106,7 +106,10 @@ def test_ranks_hold_their_share(data: dict[str, Any], tp: int, pp: int) -> None:
     try:
         estimate = kv_cache(model, 100, tp=tp, pp=pp)
     except LlmcalcError:
-        assert max(tp, data["num_key_value_heads"]) % min(tp, data["num_key_value_heads"]) or pp > data["num_hidden_layers"]
+        assert (
+            max(tp, data["num_key_value_heads"]) % min(tp, data["num_key_value_heads"])
+            or pp > data["num_hidden_layers"]
+        )
         return
     rank = estimate.per_device_bytes if estimate.per_device_bytes is not None else estimate.total_bytes
 

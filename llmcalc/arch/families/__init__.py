@@ -57,6 +57,7 @@ def read_config(
     return replace(
         architecture,
         model_type=model_type,
+        dtype_assumed=notes.dtype_assumed,
         cache_format=cache_scheme(data, notes),
         warnings=(*architecture.warnings, *notes.warnings),
         assumptions=(*architecture.assumptions, *notes.assumptions),

@@ -14,6 +14,7 @@ from llmcalc.arch.model import Architecture, Call, Layer, Named, Stack, Sublayer
 from llmcalc.arch.positions import Rope
 from llmcalc.errors import InvalidInputError
 
+NO_DTYPE = "the config names no dtype; 16-bit (bf16) is taken"
 DTYPES = {
     "float32": "fp32", "float": "fp32", "fp32": "fp32", "float16": "fp16", "half": "fp16", "fp16": "fp16",
     "bfloat16": "bf16", "bf16": "bf16",
@@ -144,7 +145,7 @@ def table(name: str, rows: int, width: int, offset: int = 0) -> Named:
 
 
 def dtype_of(*blocks: Fields | None) -> str:
-    """The model's number format: the first block that names one; bf16 with a warning where none does."""
+    """The model's number format: the first block that names one; bf16 as an assumption where none does."""
     for block in blocks:
         if block is None:
             continue
@@ -158,7 +159,8 @@ def dtype_of(*blocks: Fields | None) -> str:
                 return "bf16"
     top = blocks[0]
     if top is not None:
-        top.notes.warn("the config names no dtype; 16-bit (bf16) is taken")
+        top.notes.dtype_assumed = True
+        top.notes.assume(NO_DTYPE)
     return "bf16"
 
 

@@ -258,7 +258,7 @@ def attention(fields: Fields, layout: Layout, d: int, scope: Scope = FULL, extra
         softcap=forward.maybe(fields, "attn_logit_softcapping"), scale=forward.attention_scale(fields, width),
         qk_norm_eps=forward.maybe(fields, "rms_norm_eps", "layer_norm_eps", "norm_eps")
         or forward.CLASS_EPS.get(fields.model_type), qk_norm_offset=layout.norm_offset and layout.norm == "rms",
-        qk_norm_after_rope=fields.model_type in AFTER_ROPE, clip=forward.clip(fields),
+        differential=layout.attention_extra is differential, qk_norm_after_rope=fields.model_type in AFTER_ROPE, clip=forward.clip(fields),
     )  # fmt: skip
 
 

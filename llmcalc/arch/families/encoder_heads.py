@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from llmcalc.arch.base import Norm
+from llmcalc.arch.base import Norm, Rows
 from llmcalc.arch.embedding import Head, Projection
 from llmcalc.arch.families.build import labels
 from llmcalc.arch.fields import Fields
@@ -54,8 +54,13 @@ def task_of(fields: Fields) -> Task:
     return next((task for ending, task in TASKS.items() if name.endswith(ending)), "masked")
 
 
-def matrix(name: str, outputs: int, inputs: int, *, bias: bool = True) -> Named:
-    return Named(name, Projection(outputs, inputs, bias))
+def matrix(name: str, outputs: int, inputs: int, *, bias: bool = True, rows: Rows = "every") -> Named:
+    return Named(name, Projection(outputs, inputs, bias, rows=rows))
+
+
+def sentence(name: str, outputs: int, inputs: int) -> Named:
+    """A matrix over one position of a sequence."""
+    return matrix(name, outputs, inputs, rows="once")
 
 
 def masked_head(frame: Frame, style: Style, *, head_bias: bool = True) -> list[Named]:
@@ -69,7 +74,7 @@ def masked_head(frame: Frame, style: Style, *, head_bias: bool = True) -> list[N
 
 def pooler(frame: Frame, style: Style) -> list[Named]:
     """The matrix over the first position."""
-    return [matrix(style.pooler, frame.width, frame.width)] if style.pooler else []
+    return [sentence(style.pooler, frame.width, frame.width)] if style.pooler else []
 
 
 def tail(frame: Frame, style: Style, *, head_bias: bool = True) -> tuple[Named, ...]:
@@ -84,18 +89,18 @@ def tail(frame: Frame, style: Style, *, head_bias: bool = True) -> tuple[Named, 
             name = "discriminator_predictions"
             return (matrix(f"{name}.dense", d, d), matrix(f"{name}.dense_prediction", 1, d))
         case "pretraining":
-            pair = [matrix("cls.seq_relationship", 2, d)] if style.pretraining == "sentence" else []
+            pair = [sentence("cls.seq_relationship", 2, d)] if style.pretraining == "sentence" else []
             return (*pooler(frame, style), *masked_head(frame, style, head_bias=head_bias), *pair)
         case "token":
             return (matrix("classifier", out, d),)
         case "answer":
             return (matrix("qa_outputs", 2, d),)
         case "next":
-            return (*pooler(frame, style), matrix("cls.seq_relationship", 2, d))
+            return (*pooler(frame, style), sentence("cls.seq_relationship", 2, d))
         case "choice":
-            return (*_before(frame, style), matrix("classifier", 1, d))
+            return (*_before(frame, style), sentence("classifier", 1, d))
         case _:
-            return (*_before(frame, style), matrix("classifier", out, d))
+            return (*_before(frame, style), sentence("classifier", out, d))
 
 
 def _before(frame: Frame, style: Style) -> list[Named]:
@@ -104,6 +109,6 @@ def _before(frame: Frame, style: Style) -> list[Named]:
         case "pooler":
             return pooler(frame, style)
         case "dense":
-            return [matrix(style.dense, d, d)]
+            return [sentence(style.dense, d, d)]
         case _:
             return []

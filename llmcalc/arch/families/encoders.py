@@ -14,6 +14,7 @@ from llmcalc.arch.families.encoder_heads import Frame, Style, tail
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Call, Layer, Named, Stack, Sublayer
+from llmcalc.arch.positions import Disentangled
 from llmcalc.errors import UnsupportedLayerError
 
 
@@ -126,7 +127,11 @@ def layer(fields: Fields, row: Encoder, d: int) -> Layer:
     h = fields.integer("num_attention_heads")
     width = divide(fields, d, h, "hidden_size / num_attention_heads")
     extra = _deberta_attention(fields, d) if row.positions == "deberta" else ()
-    attention = Attention(d, h, h, width, width, BIDIRECTIONAL, True, True, True, True, cache="none", extra=extra)
+    relative = row.positions == "deberta" and fields.flag("relative_attention")
+    attention = Attention(
+        d, h, h, width, width, BIDIRECTIONAL, True, True, True, True, cache="none", extra=extra,
+        positions=Disentangled(_span(fields)) if relative else None,
+    )  # fmt: skip
     f = fields.integer("intermediate_size", "hidden_dim")
     ffn = FeedForward(d, f, False, fields.text("hidden_act", null="gelu"), True)
     norm = layer_norm(d, fields)

@@ -15,6 +15,7 @@ from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer, Named, Parallel, Sublayer
 from llmcalc.arch.moe import MixtureOfExperts
+from llmcalc.arch.residual import AlternatingUpdates
 from llmcalc.errors import InvalidInputError
 
 SLIDING: Literal["sliding_attention"] = "sliding_attention"
@@ -101,14 +102,8 @@ def per_layer_stem(fields: Fields, d: int, layers: int, width: int) -> list[Name
 def altup(fields: Fields, d: int, norm: Norm) -> tuple[Named, ...]:
     """Gemma-3n's alternating updates (arXiv:2301.13310) and its low-rank side path LAuReL (arXiv:2411.07501)."""
     streams, rank = fields.integer("altup_num_inputs"), fields.integer("laurel_rank")
-    mixing = (
-        Weight("altup.correct_output_scale", (d,), "scalar"),
-        Weight("altup.correction_coefs.weight", (streams, streams), "matmul"),
-        Weight("altup.prediction_coefs.weight", (streams * streams, streams), "matmul"),
-        Weight("altup.modality_router.weight", (streams, d), "matmul"),
-    )
     return (
-        Named("", Extra(mixing)),
+        Named("", AlternatingUpdates(d, streams)),
         Named("altup.router_norm", norm),
         Named("laurel.linear_left", Projection(rank, d)),
         Named("laurel.linear_right", Projection(d, rank)),

@@ -15,7 +15,7 @@ from llmcalc.arch.families.build import (
     rope,
     table,
 )
-from llmcalc.arch.families.encoder_heads import Frame, Style, masked_head, matrix, tail, task_of
+from llmcalc.arch.families.encoder_heads import Frame, Style, masked_head, sentence, tail, task_of
 from llmcalc.arch.families.encoders import BERT, architecture
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
@@ -70,7 +70,7 @@ def _behind(frame: Frame, style: Style) -> tuple[Named, ...]:
     if task == "masked":
         return tuple(masked_head(frame, style, head_bias=fields.flag("decoder_bias")))
     first = masked_head(frame, style)[:2]
-    return (*first, matrix("classifier", labels(fields), d))
+    return (*first, sentence("classifier", labels(fields), d))
 
 
 def nomic(fields: Fields) -> Architecture:

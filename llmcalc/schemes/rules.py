@@ -1,0 +1,87 @@
+"""Lists of module names in a config: what they match, by the rules of the library that reads them.
+
+A module is known under several spellings (the checkpoint's, the model class's); a rule that matches one matches it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import translate
+from typing import Final, Literal
+
+Dialect = Literal["transformers", "compressed-tensors", "wildcard"]
+
+# A key ends where a name does, or at a dot: "mlp.gate" is not "mlp.gate_proj".
+_BOUNDARY: Final = r"(?:(?<=\.)|(?=\.|$))"
+_PLAIN: Final = re.compile(r"[\w.\-]*")
+
+
+class Names:
+    """A list of names and patterns in the dialect of one library.
+
+    ``transformers``: a key is a regular expression from the start of the name up to a dot, or a suffix
+    (quantizers_utils.should_convert_module). ``compressed-tensors``: the whole name, or after ``re:`` a regular
+    expression from its start (utils/match.py). ``wildcard``: ModelOpt's and Quark's ``*``, or a module and all below.
+    """
+
+    def __init__(self, entries: Iterable[object], dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.entries = tuple(dict.fromkeys(str(entry) for entry in entries if isinstance(entry, str) and entry))
+        self.plain = frozenset(e for e in self.entries if _PLAIN.fullmatch(e) and not e.startswith("re:"))
+        patterns = [e for e in self.entries if e not in self.plain]
+        self.pattern = self._compile(patterns)
+        self.suffixes = tuple(self.plain) if dialect == "transformers" else ()
+        self.numbered = any(re.search(r"experts\.\d", entry) for entry in self.entries)
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def _compile(self, patterns: Sequence[str]) -> re.Pattern[str] | None:
+        sources = [_expression(pattern, self.dialect) for pattern in patterns]
+        return re.compile("|".join(f"(?:{source})" for source in sources)) if sources else None
+
+    def match(self, spellings: Iterable[str]) -> bool:
+        """Whether a module of these spellings is named."""
+        return any(self._one(name) for name in spellings)
+
+    def _one(self, name: str) -> bool:
+        if self.dialect == "compressed-tensors":
+            found = name in self.plain
+        else:
+            found = any(head in self.plain for head in heads(name)) or bool(self.suffixes and name.endswith(self.suffixes))
+        return found or (self.pattern is not None and self.pattern.match(name) is not None)
+
+    def unmatched(self, names: Sequence[str]) -> list[str]:
+        """Entries that name none of these modules."""
+        known = {head for name in names for head in heads(name)}
+        missing = [entry for entry in self.entries if entry not in known]
+        return [entry for entry in missing if not any(Names((entry,), self.dialect).match((name,)) for name in names)]
+
+
+def _expression(pattern: str, dialect: Dialect) -> str:
+    if pattern.startswith("re:"):
+        return _valid(pattern.removeprefix("re:"))
+    if dialect == "transformers":
+        return f"(?:{_valid(pattern)}){_BOUNDARY}"
+    if dialect == "wildcard":
+        return translate(pattern)
+    return re.escape(pattern) + r"\Z"
+
+
+def _valid(source: str) -> str:
+    """A regular expression as written, or its characters where it is none (``*.gate``)."""
+    try:
+        re.compile(source)
+    except re.error:
+        return re.escape(source)
+    return source
+
+
+def heads(name: str) -> list[str]:
+    """A name and the modules it is in: ``a.b.c``, ``a.b``, ``a``."""
+    out = [name]
+    while "." in name:
+        name = name.rpartition(".")[0]
+        out.append(name)
+    return out

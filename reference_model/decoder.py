@@ -1,0 +1,289 @@
+"""The decoder: tokens in, logits out, with a cache or without one.
+
+Axes: B sequences, T new tokens, S positions of a source, D stream, V vocabulary. A stack's ``calls`` say which block
+runs at which depth: a block called twice has its weights once and a cache for each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from llmcalc.arch import attention as attention_specs
+from llmcalc.arch import base, conv, embedding, ffn, latent, linear, moe, recurrent, ssm
+from llmcalc.arch.model import Architecture, Layer, Named, Parallel, Stack, Sublayer
+from llmcalc.arch.positions import RelativeBias, Sinusoidal
+from llmcalc.errors import UnsupportedLayerError
+from reference_model.attention import Attention
+from reference_model.cache import Cache, Flow, Formats, Slot
+from reference_model.conv import ShortConv
+from reference_model.ffn import FeedForward, MixtureOfExperts
+from reference_model.latent import LatentAttention
+from reference_model.linear import DecayAttention, GatedDelta, KimiDelta
+from reference_model.norms import Norm
+from reference_model.positions import sinusoids
+from reference_model.recurrent import RgLru, Rwkv4, Rwkv4ChannelMix
+from reference_model.ssm import Mamba1, Mamba2
+
+Make = Callable[..., nn.Module]
+MODULES: dict[type[base.Spec], Make] = {
+    attention_specs.Attention: Attention, latent.LatentAttention: LatentAttention,
+    linear.GatedDelta: GatedDelta, linear.KimiDelta: KimiDelta, linear.DecayAttention: DecayAttention,
+    ssm.Mamba1: Mamba1, ssm.Mamba2: Mamba2, conv.ShortConv: ShortConv, recurrent.RgLru: RgLru,
+    recurrent.Rwkv4: Rwkv4, recurrent.Rwkv4ChannelMix: Rwkv4ChannelMix,
+    ffn.FeedForward: FeedForward, moe.MixtureOfExperts: MixtureOfExperts,
+}  # fmt: skip
+
+
+def module(spec: base.Spec, depth: int) -> nn.Module:
+    """The module of a layer kind.
+
+    Raises: UnsupportedLayerError: where there is none.
+    """
+    if type(spec) not in MODULES:
+        raise UnsupportedLayerError(f"{type(spec).__name__} ({spec.kind}) has no module in reference_model")
+    return MODULES[type(spec)](spec, depth)
+
+
+def norm(named: Named | None) -> Norm | None:
+    """A sublayer's norm, where it has one."""
+    if named is None:
+        return None
+    if not isinstance(named.spec, base.Norm):
+        raise UnsupportedLayerError(f"{type(named.spec).__name__} as a norm")
+    return Norm(named.spec)
+
+
+class Part(nn.Module):
+    """A sublayer: the norm before it, the mixer or feed-forward, the norms after it and after the sum."""
+
+    def __init__(self, spec: Sublayer, depth: int) -> None:
+        super().__init__()
+        self.names = {"inner": spec.name} | {
+            place: named.name for place in ("before", "after", "outer") if (named := getattr(spec, place)) is not None
+        }
+        self.before, self.after, self.outer = norm(spec.before), norm(spec.after), norm(spec.outer)
+        self.branches = nn.ModuleList()
+        self.inner: nn.Module | None = None
+        if isinstance(spec.spec, Parallel):
+            self.branches.extend(Part(branch, depth) for branch in spec.spec.branches)
+        else:
+            self.inner = module(spec.spec, depth)
+
+    def mixers(self) -> Iterator[nn.Module]:
+        """Every module that keeps something between steps, in the order in which they run."""
+        if self.inner is not None and hasattr(self.inner, "allocate"):
+            yield self.inner
+        for branch in self.branches:
+            yield from cast(Part, branch).mixers()
+
+    def work(self, x_BTD: Tensor, flow: Flow, slots: Iterator[Slot | None]) -> Tensor:
+        """Mixer or feed-forward and the norm after it: [B, T, D] -> [B, T, D]; branches are summed."""
+        if self.inner is None:
+            parts = [cast(Part, branch) for branch in self.branches]
+            y = sum((p.work(x_BTD if p.before is None else p.before(x_BTD), flow, slots) for p in parts), start=0 * x_BTD)
+        elif hasattr(self.inner, "allocate"):
+            y = self.inner(x_BTD, flow, next(slots))
+        else:
+            y = self.inner(x_BTD)
+        return y if self.after is None else self.after(y)
+
+
+class Block(nn.Module):
+    """Sublayers one after another, each added to the stream, or all of them on the same normed input."""
+
+    def __init__(self, layer: Layer, depth: int) -> None:
+        super().__init__()
+        if layer.residual:
+            raise UnsupportedLayerError("a residual path with " + ", ".join(named.name or "extras" for named in layer.residual))
+        self.parallel, self.scale = layer.parallel, layer.residual_scale
+        self.parts = nn.ModuleList(Part(sublayer, depth) for sublayer in layer.sublayers)
+
+    def mixers(self) -> list[nn.Module]:
+        """Every module that keeps something between steps."""
+        return [mixer for part in self.parts for mixer in cast(Part, part).mixers()]
+
+    def forward(self, x_BTD: Tensor, flow: Flow, slots: list[Slot | None]) -> Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        queue = iter(slots)
+        if self.parallel:
+            added, normed = torch.zeros_like(x_BTD), x_BTD
+            for part in (cast(Part, part) for part in self.parts):
+                normed = normed if part.before is None else part.before(x_BTD)
+                added = added + self.scale * part.work(normed, flow, queue)
+            return x_BTD + added
+        for part in (cast(Part, part) for part in self.parts):
+            normed = x_BTD if part.before is None else part.before(x_BTD)
+            x_BTD = x_BTD + self.scale * part.work(normed, flow, queue)
+            x_BTD = x_BTD if part.outer is None else part.outer(x_BTD)
+        return x_BTD
+
+
+class Projection(nn.Linear):
+    """A matrix on its own."""
+
+    def __init__(self, spec: embedding.Projection) -> None:
+        super().__init__(spec.inputs, spec.outputs, spec.bias)
+
+
+class Ends(nn.Module):
+    """What stands before or after the layers, by name and in order."""
+
+    def __init__(self, named: tuple[Named, ...], tied: frozenset[str]) -> None:
+        super().__init__()
+        self.specs = dict(named)
+        self.made = nn.ModuleList()
+        for name, spec in named:
+            match spec:
+                case embedding.Embedding():
+                    self.made.append(nn.Embedding(spec.rows, spec.width))
+                case embedding.Projection():
+                    self.made.append(Projection(spec))
+                case base.Norm():
+                    self.made.append(Norm(spec))
+                case embedding.Head():
+                    head = nn.Linear(spec.width, spec.rows, spec.bias)
+                    if f"{name}.weight" in tied:
+                        head.register_parameter("weight", None)
+                    self.made.append(head)
+                case _:
+                    raise UnsupportedLayerError(f"{name or type(spec).__name__} around the layers")
+
+    def each(self) -> Iterator[tuple[str, base.Spec, nn.Module]]:
+        """Name, spec and module."""
+        for (name, spec), made in zip(self.specs.items(), self.made, strict=True):
+            yield name, spec, made
+
+
+class Stream(nn.Module):
+    """A stack: its stem, its blocks by their schedule, its tail."""
+
+    def __init__(self, stack: Stack, tied: frozenset[str]) -> None:
+        super().__init__()
+        depths: dict[int, int] = {}
+        for call in stack.calls:
+            depths.setdefault(call.block, call.depth)
+        self.prefix, self.calls = stack.prefix, stack.calls
+        self.stem, self.tail = Ends(stack.stem, tied), Ends(stack.tail, tied)
+        self.blocks = nn.ModuleList(Block(layer, depths.get(i, i)) for i, layer in enumerate(stack.layers))
+        specs = [getattr(mixer, "spec", None) for block in self.blocks for mixer in cast(Block, block).mixers()]
+        self.sines = any(isinstance(getattr(spec, "positions", None), Sinusoidal) for spec in specs)
+        self.relative = any(isinstance(getattr(spec, "positions", None), RelativeBias) for spec in specs)
+
+    def embed(self, tokens_BT: Tensor, flow: Flow, table: nn.Embedding | None) -> Tensor:
+        """Rows of the token table, scaled, projected, with positions, normed: [B, T] -> [B, T, D]."""
+        if self.sines:
+            raise UnsupportedLayerError("sinusoidal positions of xglm and ctrl")
+        x, scale = None, 1.0
+        for name, spec, made in sorted(self.stem.each(), key=lambda entry: isinstance(entry[2], Norm)):
+            if isinstance(spec, embedding.Embedding):
+                if "relative_attention_bias" in name:
+                    flow.tables.setdefault("relative", cast(nn.Embedding, made).weight)
+                elif spec.tokens:
+                    table, scale = cast(nn.Embedding, made), spec.scale
+        if table is None:
+            raise UnsupportedLayerError("a stack without a token table")
+        x = table(tokens_BT) * scale
+        for _, spec, made in self.stem.each():
+            if isinstance(spec, embedding.Projection):
+                x = made(x)
+        for name, spec, made in self.stem.each():
+            if isinstance(spec, embedding.Embedding) and "position" in name:
+                x = x + made(flow.positions_BT + spec.offset)
+            elif isinstance(spec, base.Norm):
+                x = made(x)
+        return x
+
+    def run(self, x_BTD: Tensor, flow: Flow, slots: list[list[Slot | None]] | None) -> Tensor:
+        """Every call in order: [B, T, D] -> [B, T, D]."""
+        for index, call in enumerate(self.calls):
+            block = cast(Block, self.blocks[call.block])
+            flow.depth = call.depth
+            x_BTD = block(x_BTD, flow, slots[index] if slots is not None else [None] * len(block.mixers()))
+        return x_BTD
+
+    def finish(self, x_BTD: Tensor, table: nn.Embedding | None) -> Tensor:
+        """Last norm, projection and head: [B, T, D] -> [B, T, V], or [B, T, D] where there is no head."""
+        for _, spec, made in self.tail.each():
+            if isinstance(spec, embedding.Head):
+                linear_ = cast(nn.Linear, made)
+                weight = linear_.weight if linear_.weight is not None else cast(nn.Embedding, table).weight
+                x_BTD = functional.linear(x_BTD, weight, linear_.bias) * spec.scale
+                x_BTD = x_BTD if spec.softcap is None else spec.softcap * torch.tanh(x_BTD / spec.softcap)
+            else:
+                x_BTD = made(x_BTD)
+        return x_BTD
+
+
+class Decoder(nn.Module):
+    """The model of an architecture's decoder, with its encoder where it has one.
+
+    Towers (vision, audio) and multi-token-prediction heads are not built.
+    Raises: UnsupportedLayerError: for a layer kind without a module, naming it.
+    """
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        self.architecture = architecture
+        self.main = Stream(architecture.decoder, architecture.aliases)
+        self.encoder = Stream(architecture.encoder, frozenset()) if architecture.encoder is not None else None
+
+    @property
+    def table(self) -> nn.Embedding | None:
+        """The token table."""
+        tables = (m for _, s, m in self.main.stem.each() if isinstance(s, embedding.Embedding) and s.tokens)
+        return cast(nn.Embedding, next(tables, None))
+
+    def allocate(self, batch: int, capacity: int, formats: Formats | None = None, source: int = 0) -> Cache:
+        """A cache for ``capacity`` positions a sequence, and ``source`` positions of an encoder."""
+        device = next(self.parameters()).device
+        kind = next(self.parameters()).dtype
+        formats = formats or Formats(kind, kind, torch.float64 if kind == torch.float64 else torch.float32)
+        slots: list[list[Slot | None]] = [
+            [
+                cast(Attention, mixer).allocate(batch, capacity, formats, device, source)
+                for mixer in cast(Block, self.main.blocks[call.block]).mixers()
+            ]
+            for call in self.main.calls
+        ]
+        return Cache(slots, batch, capacity, device)
+
+    def flow(self, tokens_BT: Tensor, cache: Cache | None, new_B: Tensor | None) -> Flow:
+        """Positions of the new tokens."""
+        B, T = tokens_BT.shape  # noqa: N806
+        past_B = cache.lengths_B if cache is not None else tokens_BT.new_zeros(B)
+        positions_BT = past_B[:, None] + torch.arange(T, device=tokens_BT.device)
+        counts_B = new_B if new_B is not None else tokens_BT.new_full((B,), T)
+        return Flow(positions_BT, past_B.clone(), counts_B, cache.capacity if cache is not None else T)
+
+    def encode(self, tokens_BS: Tensor) -> Tensor:
+        """Encoder states: [B, S] -> [B, S, D]."""
+        if self.encoder is None:
+            raise UnsupportedLayerError("an encoder")
+        flow = self.flow(tokens_BS, None, None)
+        x_BSD = self.encoder.run(self.encoder.embed(tokens_BS, flow, self.table), flow, None)
+        return self.encoder.finish(x_BSD, None)
+
+    def forward(
+        self,
+        tokens_BT: Tensor,
+        cache: Cache | None = None,
+        *,
+        new_B: Tensor | None = None,  # noqa: N803
+        source_BSD: Tensor | None = None,  # noqa: N803
+    ) -> Tensor:
+        """Logits of every new token: [B, T] -> [B, T, V].
+
+        new_B: true tokens of each sequence, where sequences are padded on the right. The cache, if any, moves on.
+        """
+        flow = self.flow(tokens_BT, cache, new_B)
+        flow.source_BSD = source_BSD
+        x_BTD = self.main.embed(tokens_BT, flow, None)
+        x_BTD = self.main.run(x_BTD, flow, cache.slots if cache is not None else None)
+        if cache is not None:
+            cache.lengths_B += flow.new_B
+        return self.main.finish(x_BTD, self.table)
