@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from llmcalc.arch.model import Architecture
     from llmcalc.calc.cache import CacheEstimate, kv_cache
     from llmcalc.calc.describe import sentence
+    from llmcalc.calc.flops import FlopCount, flops
+    from llmcalc.calc.headers import HeaderBytes, header_bytes
+    from llmcalc.calc.mfu import mfu
     from llmcalc.calc.params import ParamCount, params
+    from llmcalc.calc.verify import Verification, verify
+    from llmcalc.calc.weight_shards import Ranks
+    from llmcalc.calc.weights import WeightBytes, weights
     from llmcalc.errors import LlmcalcError
     from llmcalc.figure import Figure
     from llmcalc.loading import Model, load
@@ -29,15 +35,25 @@ __all__ = [
     "Architecture",
     "CacheEstimate",
     "Figure",
+    "FlopCount",
+    "HeaderBytes",
     "LlmcalcError",
     "Model",
     "ParamCount",
+    "Ranks",
+    "Verification",
+    "WeightBytes",
+    "flops",
+    "header_bytes",
     "kv_cache",
     "load",
+    "mfu",
     "model_types",
     "params",
     "read_config",
     "sentence",
+    "verify",
+    "weights",
 ]
 
 # The library door opens a room when it is asked for: a verb starts without the modules of the others.
@@ -45,15 +61,25 @@ _ROOMS = {
     "Architecture": "arch.model",
     "CacheEstimate": "calc.cache",
     "Figure": "figure",
+    "FlopCount": "calc.flops",
+    "HeaderBytes": "calc.headers",
     "LlmcalcError": "errors",
     "Model": "loading",
     "ParamCount": "calc.params",
+    "Ranks": "calc.weight_shards",
+    "Verification": "calc.verify",
+    "WeightBytes": "calc.weights",
+    "flops": "calc.flops",
+    "header_bytes": "calc.headers",
     "kv_cache": "calc.cache",
     "load": "loading",
+    "mfu": "calc.mfu",
     "model_types": "arch.families",
     "params": "calc.params",
     "read_config": "arch.families",
     "sentence": "calc.describe",
+    "verify": "calc.verify",
+    "weights": "calc.weights",
 }
 
 

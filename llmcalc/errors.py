@@ -10,6 +10,8 @@ LlmcalcError
 |   |-- UnsupportedArchitectureError
 |   |-- UnsupportedLayerError
 |   `-- UnsupportedFormatError
+|-- MeasureError           this machine could not be looked at
+|   `-- NoGpuError              no NVIDIA driver, or none that answers
 |-- InvalidInputError      an option or a config field holds an impossible value
 `-- OutputError            the result could not be written
 """
@@ -66,6 +68,14 @@ class UnsupportedFormatError(UnsupportedError):
 
 class InvalidInputError(LlmcalcError):
     code = "invalid-input"
+
+
+class MeasureError(LlmcalcError):
+    code = "measure"
+
+
+class NoGpuError(MeasureError):
+    code = "no-gpu"
 
 
 class OutputError(LlmcalcError):

@@ -76,3 +76,37 @@ def _short(value: float) -> str:
 def words(name: str) -> str:
     """A name as a person reads it: ``full_attention`` is ``full attention``."""
     return name.replace("_", " ")
+
+
+def parse_count(text: str, name: str) -> int:
+    """A count that may be written short: ``70e9``, ``70B`` or ``70G`` (70e9), ``350M``, ``1.4T``."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kKMGBT]?)\s*", text)
+    if match is None:
+        raise InvalidInputError(f"--{name} is {text!r}, expected a count", "write it like 70e9, 70B or 1.4T")
+    number, letter = match.groups()
+    return _scaled(text, number, {**DECIMAL, "B": 10**9}[letter])
+
+
+def parse_rate(text: str, name: str, units: tuple[str, ...]) -> float:
+    """A rate per second, decimal: ``989e12``, or with one of the units, ``989TFLOP/s``, ``2039GB/s``."""
+    known = "|".join(re.escape(unit) for unit in units)
+    match = re.fullmatch(rf"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*(?:([kKMGTP]?)({known}))?\s*", text)
+    value = float(match.group(1)) * DECIMAL[match.group(2) or ""] if match else 0.0
+    if not 0 < value < float("inf"):
+        raise InvalidInputError(
+            f"--{name} is {text!r}, expected a rate above zero", f"write it like 989e12 or 989T{units[0]}"
+        )
+    return value
+
+
+def show_flops(value: float) -> str:
+    """Operations in decimal units: ``32.94 TFLOP``."""
+    for letter, size in (("E", 10**18), ("P", 10**15), ("T", 10**12), ("G", 10**9), ("M", 10**6)):
+        if abs(value) >= size:
+            return f"{value / size:,.2f} {letter}FLOP"
+    return f"{value:,.0f} FLOP"
+
+
+def show_bandwidth(value: float) -> str:
+    """Bytes per second, decimal: ``3,350 GB/s``."""
+    return f"{value / DECIMAL['G']:,.4g} GB/s" if value < 10**12 else f"{value / DECIMAL['G']:,.0f} GB/s"

@@ -22,7 +22,7 @@ from reference_model.positions import alibi_bias, buckets, distances, rotate
 def visible(scope: base.Scope, positions_BT: Tensor, keys_BS: Tensor) -> Tensor:
     """Which keys a query sees: no empty row (position -1), none ahead, none outside window or chunk: [B, T, S]."""
     q, k = positions_BT[:, :, None], keys_BS[:, None, :]
-    if scope.kind in ("source", "image", "fixed"):
+    if scope.kind == "source":
         return (k >= 0).expand(q.shape[0], q.shape[1], -1)
     if scope.kind == "bidirectional":
         near = (k - q).abs() <= scope.size if scope.size else torch.ones_like(k == q)
@@ -88,6 +88,8 @@ class Attention(nn.Module):
         if spec.extra or type(spec) is not Spec or spec.cache == "single":
             names = ", ".join(weight.name for weight in spec.extra) or spec.cache
             raise UnsupportedLayerError(f"{type(spec).__name__} with {names}")
+        if spec.scope.kind not in ("full", "sliding", "chunked", "bidirectional", "source"):
+            raise UnsupportedLayerError(f"attention over {spec.scope.kind} positions")
         self.spec, self.depth = spec, depth
         D, H, G = spec.hidden_size, spec.num_attention_heads, spec.num_key_value_heads  # noqa: N806
         d, e, inputs = spec.head_dim, spec.v_head_dim, spec.source_size or spec.hidden_size
@@ -150,7 +152,7 @@ class Attention(nn.Module):
             v_BTGe = self.clipped(self.v_proj(x_BTD)).unflatten(-1, (s.num_key_value_heads, s.v_head_dim))
         if s.v_norm:
             v_BTGe = rms(v_BTGe, s.qk_norm_eps or 1e-6).to(v_BTGe.dtype)
-        return self.turned(raw_BTGd, self.k_norm, flow), v_BTGe
+        return self.turned(raw_BTGd, self.k_norm, flow) * s.multipliers[1], v_BTGe
 
     def clipped(self, x: Tensor) -> Tensor:
         """OLMo's clamp."""
@@ -188,7 +190,7 @@ class Attention(nn.Module):
         if isinstance(s.positions, Alibi):
             return alibi_bias(s.positions, s.num_attention_heads, distance_BTS)
         if isinstance(s.positions, RelativeBias):
-            table_NH = flow.tables["relative"]
+            table_NH = flow.tables.get(flow.depth, flow.tables[0])
             both_ways = s.scope.kind == "bidirectional"
             return table_NH[buckets(s.positions, distance_BTS, both_ways=both_ways)].permute(0, 3, 1, 2)
         return None
@@ -196,6 +198,7 @@ class Attention(nn.Module):
     def forward(self, x_BTD: Tensor, flow: Flow, slot: Slot | None) -> Tensor:
         """[B, T, D] -> [B, T, D]; fills the slot."""
         s = self.spec
+        x_BTD = x_BTD * s.multipliers[0]
         q_BTHd = self.clipped(self.q_proj(x_BTD)).unflatten(-1, (s.num_attention_heads, -1))
         if s.gate == "fused":
             q_BTHd, gate_BTHe = q_BTHd.chunk(2, -1)
@@ -216,4 +219,4 @@ class Attention(nn.Module):
             o_BTHe = o_BTHe * torch.sigmoid(gate_BTHe)
         elif s.gate != "none":
             o_BTHe = o_BTHe * torch.sigmoid(self.gate_proj(x_BTD).unflatten(-1, (s.num_attention_heads, -1)))
-        return self.o_proj(o_BTHe.flatten(-2))
+        return self.o_proj(o_BTHe.flatten(-2)) * s.multipliers[2]

@@ -34,7 +34,7 @@ class Flow:
 
     positions_BT: absolute. past_B: tokens held before. new_B: true tokens among the T, which are padded on the right.
     horizon: the whole context that this pass belongs to (what dynamic and long rotary scaling look at).
-    source_BSD: encoder states. kept: keys and values of layers whose cache others read. picked: an indexer's choice.
+    source_BSD: encoder states. tables: relative biases by the layer that owns one. kept: keys and values of layers whose cache others read. picked: an indexer's choice.
     """
 
     positions_BT: Tensor
@@ -42,7 +42,7 @@ class Flow:
     new_B: Tensor
     horizon: int
     source_BSD: Tensor | None = None
-    tables: dict[str, Tensor] = field(default_factory=dict)
+    tables: dict[int, Tensor] = field(default_factory=dict)
     kept: dict[int, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
     picked_BTS: Tensor | None = None
     depth: int = 0

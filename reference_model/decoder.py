@@ -100,8 +100,12 @@ class Block(nn.Module):
         super().__init__()
         if layer.residual:
             raise UnsupportedLayerError("a residual path with " + ", ".join(named.name or "extras" for named in layer.residual))
-        self.parallel, self.scale = layer.parallel, layer.residual_scale
+        self.parallel, self.scale, self.blend = layer.parallel, layer.residual_scale, layer.blend
         self.parts = nn.ModuleList(Part(sublayer, depth) for sublayer in layer.sublayers)
+
+    def residual_modules(self) -> Iterator[tuple[str, nn.Module]]:
+        """What the residual path itself stores."""
+        yield from ()
 
     def mixers(self) -> list[nn.Module]:
         """Every module that keeps something between steps."""
@@ -116,8 +120,12 @@ class Block(nn.Module):
                 normed = normed if part.before is None else part.before(x_BTD)
                 added = added + self.scale * part.work(normed, flow, queue)
             return x_BTD + added
-        for part in (cast(Part, part) for part in self.parts):
+        for index, part in enumerate(cast(Part, part) for part in self.parts):
             normed = x_BTD if part.before is None else part.before(x_BTD)
+            if self.blend:
+                a, b = self.blend[index]
+                x_BTD = a * normed + b * part.work(normed, flow, queue)
+                continue
             x_BTD = x_BTD + self.scale * part.work(normed, flow, queue)
             x_BTD = x_BTD if part.outer is None else part.outer(x_BTD)
         return x_BTD
@@ -182,7 +190,7 @@ class Stream(nn.Module):
         for name, spec, made in sorted(self.stem.each(), key=lambda entry: isinstance(entry[2], Norm)):
             if isinstance(spec, embedding.Embedding):
                 if "relative_attention_bias" in name:
-                    flow.tables.setdefault("relative", cast(nn.Embedding, made).weight)
+                    flow.tables[int(name.split(".")[2])] = cast(nn.Embedding, made).weight
                 elif spec.tokens:
                     table, scale = cast(nn.Embedding, made), spec.scale
         if table is None:

@@ -46,7 +46,7 @@ class FeedForward(nn.Module):
         if spec.extra:
             raise UnsupportedLayerError("a feed-forward with " + ", ".join(weight.name for weight in spec.extra))
         D, F = spec.hidden_size, spec.intermediate_size  # noqa: N806
-        self.gated, self.act = spec.gated, activation(spec.activation)
+        self.gated, self.act, self.factors = spec.gated, activation(spec.activation), spec.multipliers
         if spec.gated:
             self.gate_proj = nn.Linear(D, F, spec.bias)
         self.up_proj = nn.Linear(D, F, spec.bias)
@@ -55,8 +55,9 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        inner = self.act(self.gate_proj(x)) * self.up_proj(x) if self.gated else self.act(self.up_proj(x))
-        return self.down_proj(inner if self.ffn_sub_norm is None else self.ffn_sub_norm(inner))
+        gate, down = self.factors
+        inner = self.act(self.gate_proj(x) * gate) * self.up_proj(x) if self.gated else self.act(self.up_proj(x))
+        return self.down_proj(inner if self.ffn_sub_norm is None else self.ffn_sub_norm(inner)) * down
 
 
 class Router(nn.Module):

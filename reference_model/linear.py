@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from llmcalc.arch import base
 from llmcalc.arch.linear import DecayAttention as DecaySpec
 from llmcalc.arch.linear import GatedDelta as DeltaSpec
 from llmcalc.arch.linear import KimiDelta as KimiSpec
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.cache import Fixed, Flow, Formats, Slot
 from reference_model.conv import CausalConv, state
-from reference_model.norms import GatedNorm, rms, wide
+from reference_model.norms import GatedNorm, Norm, wide
 from reference_model.ssm import scan
 
 
@@ -119,3 +120,102 @@ class GatedDelta(nn.Module):
         separate = s.layout == "separate"
         o = (self.o_norm if separate else self.norm)(o.to(x_BTD.dtype), z_BTHV).flatten(2)
         return (self.o_proj if separate else self.out_proj)(o)
+
+
+class KimiDelta(nn.Module):
+    """Kimi's delta attention: as the gated delta rule, with a decay for every channel of a key."""
+
+    mixes = True
+
+    def __init__(self, spec: KimiSpec, depth: int = 0) -> None:
+        super().__init__()
+        self.spec, D = spec, spec.hidden_size  # noqa: N806
+        self.width = spec.num_heads * spec.head_dim
+        for name in ("q", "k", "v"):
+            self.add_module(f"{name}_proj", nn.Linear(D, self.width, bias=False))
+            self.add_module(f"{name}_conv1d", CausalConv(self.width, spec.conv_kernel))
+        for name, form in (("f", spec.decay), ("g", spec.gate)):
+            if form == "full":
+                self.add_module(f"{name}_proj", nn.Linear(D, self.width, bias=False))
+            else:
+                self.add_module(f"{name}_a_proj", nn.Linear(D, spec.head_dim, bias=False))
+                self.add_module(f"{name}_b_proj", nn.Linear(spec.head_dim, self.width, bias=False))
+        self.dt_bias, self.A_log = nn.Parameter(torch.ones(self.width)), nn.Parameter(torch.zeros(spec.num_heads))
+        self.b_proj = nn.Linear(D, spec.num_heads, bias=False)
+        self.o_norm = GatedNorm(spec.head_dim, spec.norm_eps, gate_first=False, sigmoid=True)
+        self.o_proj = nn.Linear(self.width, D, bias=False)
+
+    def allocate(self, batch: int, capacity: int, formats: Formats, device: torch.device, source: int) -> Slot:
+        """The state [H, K, K] and K - 1 columns each of q, k and v."""
+        s = self.spec
+        states = Fixed(batch, (s.num_heads, s.head_dim, s.head_dim), formats.of(s.state_dtype), device)
+        return states, *(Fixed(batch, (self.width, s.conv_kernel - 1), formats.model, device) for _ in "qkv")
+
+    def lowered(self, name: str, form: str, x_BTD: Tensor) -> Tensor:
+        """A full or a low-rank projection."""
+        if form == "full":
+            return getattr(self, f"{name}_proj")(x_BTD)
+        return getattr(self, f"{name}_b_proj")(getattr(self, f"{name}_a_proj")(x_BTD))
+
+    def forward(self, x_BTD: Tensor, flow: Flow, slot: Slot | None) -> Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        s, parts = self.spec, []
+        for index, name in enumerate("qkv"):
+            conv, projected = getattr(self, f"{name}_conv1d"), getattr(self, f"{name}_proj")(x_BTD)
+            mixed = functional.silu(conv(projected, state(slot, 1 + index), flow))
+            parts.append(wide(mixed).unflatten(-1, (s.num_heads, s.head_dim)))
+        q, k, v = unit(parts[0]) * s.head_dim**-0.5, unit(parts[1]), parts[2]
+        raw_BTC = wide(self.lowered("f", s.decay, x_BTD)) + wide(self.dt_bias)
+        rate_BTHK = functional.softplus(raw_BTC).unflatten(-1, (s.num_heads, s.head_dim))
+        decay_BTHK = (-wide(self.A_log).exp()[:, None] * rate_BTHK).exp()
+        o = delta_rule(q, k, v, decay_BTHK, wide(self.b_proj(x_BTD)).sigmoid(), flow, state(slot, 0))
+        gate = self.lowered("g", s.gate, x_BTD).unflatten(-1, (s.num_heads, s.head_dim))
+        return self.o_proj(self.o_norm(o.to(x_BTD.dtype), gate).flatten(2))
+
+
+class DecayAttention(nn.Module):
+    """Lightning attention: S = decay S + k v, o = q S, the decay fixed by head and depth; a norm, a sigmoid gate."""
+
+    mixes = True
+
+    def __init__(self, spec: DecaySpec, depth: int = 0) -> None:
+        super().__init__()
+        if spec.rule != "lightning" or spec.extra or spec.conv_kernel or spec.gate_rank or spec.qk_norm:
+            raise UnsupportedLayerError(f"{spec.rule} attention")
+        if not spec.norm_size or not spec.gate:
+            raise UnsupportedLayerError("lightning attention without a norm or a gate")
+        self.spec, self.depth = spec, depth
+        keys, values = spec.num_heads * spec.key_head_dim, spec.num_heads * spec.value_head_dim
+        for name, width in (("q", keys), ("k", keys), ("v", values)):
+            self.add_module(f"{name}_proj", nn.Linear(spec.hidden_size, width, spec.bias))
+        self.g_proj = nn.Linear(spec.hidden_size, values, bias=False)
+        self.norm = Norm(base.Norm(spec.norm_size, eps=spec.norm_eps))
+        self.o_proj = nn.Linear(values, spec.hidden_size, spec.out_bias)
+
+    def allocate(self, batch: int, capacity: int, formats: Formats, device: torch.device, source: int) -> Slot:
+        """The state [H, K, V]."""
+        s = self.spec
+        row = (s.num_heads, s.key_head_dim, s.value_head_dim)
+        return (Fixed(batch, row, formats.of(s.state_dtype), device),)
+
+    def decay(self) -> Tensor:
+        """exp(-slope): slopes fall with the head's number and, linearly, with depth: [H]."""
+        heads = torch.arange(1, self.spec.num_heads + 1, dtype=torch.float64)
+        fall = 1 - self.depth / (self.spec.layers - 1 + 1e-5) + 1e-5
+        return (-(2 ** (-8 / self.spec.num_heads * heads)) * fall).exp()
+
+    def forward(self, x_BTD: Tensor, flow: Flow, slot: Slot | None) -> Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        s = self.spec
+        q, k, v = (
+            wide(functional.silu(getattr(self, f"{name}_proj")(x_BTD))).unflatten(-1, (s.num_heads, -1)) for name in "qkv"
+        )
+        decay_H11 = self.decay().to(q)[:, None, None]
+
+        def step(s_BHKV: Tensor, t: int) -> tuple[Tensor, Tensor]:
+            moved = s_BHKV * decay_H11 + k[:, t, ..., None] * v[:, t, :, None]
+            return moved, (q[:, t, :, None] @ moved)[:, :, 0]
+
+        start = v.new_zeros(len(v), s.num_heads, s.key_head_dim, s.value_head_dim)
+        o = self.norm(scan(start, v.shape[1], flow, state(slot, 0), step).flatten(2).to(x_BTD.dtype))
+        return self.o_proj(torch.sigmoid(self.g_proj(x_BTD)) * o)

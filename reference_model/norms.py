@@ -53,16 +53,21 @@ class Norm(nn.Module):
 
 
 class GatedNorm(nn.Module):
-    """RMSNorm of groups of channels and a SiLU gate: Mamba-2 gates first, the gated delta rule norms first."""
+    """RMSNorm of groups of channels and a gate: Mamba-2 gates first, the delta rules norm first.
 
-    def __init__(self, size: int, eps: float, *, groups: int = 1, gate_first: bool = True) -> None:
+    The gate opens with SiLU, in Kimi's delta attention with a plain sigmoid.
+    """
+
+    def __init__(
+        self, size: int, eps: float, *, groups: int = 1, gate_first: bool = True, sigmoid: bool = False
+    ) -> None:
         super().__init__()
-        self.groups, self.eps, self.gate_first = groups, eps, gate_first
+        self.groups, self.eps, self.gate_first, self.sigmoid = groups, eps, gate_first, sigmoid
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor, gate: Tensor) -> Tensor:
         """x, gate [..., D] -> [..., D]."""
-        opened = nn.functional.silu(wide(gate))
+        opened = wide(gate).sigmoid() if self.sigmoid else nn.functional.silu(wide(gate))
         y = wide(x) * opened if self.gate_first else wide(x)
         y = rms(y.unflatten(-1, (self.groups, -1)), self.eps).flatten(-2) * wide(self.weight)
         return (y if self.gate_first else y * opened).to(x.dtype)

@@ -99,6 +99,7 @@ def rotate(x_BHTd: Tensor, rope: Rope, positions_BT: Tensor, length: int) -> Ten
     turn, factor = frequencies(rope, length, x_BHTd.shape[-1])
     angle_BTp = positions_BT[..., None].double() * turn.to(positions_BT.device)
     cos, sin = ((f(angle_BTp) * factor).to(x_BHTd.dtype)[:, None] for f in (torch.cos, torch.sin))
+    sin = -sin if rope.backwards else sin
     r = 2 * turn.numel()
     turned, rest = x_BHTd[..., :r], x_BHTd[..., r:]
     if rope.interleaved:

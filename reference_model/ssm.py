@@ -113,7 +113,7 @@ class Mamba2(nn.Module):
     def forward(self, x_BTD: Tensor, flow: Flow, slot: Slot | None) -> Tensor:
         """[B, T, D] -> [B, T, D]."""
         s, (B, T, _) = self.spec, x_BTD.shape  # noqa: N806
-        gate_BTC, mixed, dt_BTH = self.in_proj(x_BTD).split([self.inner, self.channels, s.num_heads], -1)
+        gate_BTC, mixed, dt_BTH = self.projected(x_BTD)
         mixed = functional.silu(self.conv1d(mixed, state(slot, 1), flow))
         width = s.n_groups * s.state_size
         x, b, c = (wide(part) for part in mixed.split([self.inner, width, width], -1))
@@ -132,4 +132,13 @@ class Mamba2(nn.Module):
 
         start = x.new_zeros(B, s.num_heads, s.head_dim, s.state_size)
         y_BTC = scan(start, T, flow, state(slot, 0), step).flatten(2).to(x_BTD.dtype)
-        return self.out_proj(y_BTC * functional.silu(gate_BTC) if self.norm is None else self.norm(y_BTC, gate_BTC))
+        y_BTC = y_BTC * functional.silu(gate_BTC) if self.norm is None else self.norm(y_BTC, gate_BTC)
+        return self.out_proj(y_BTC) * s.multipliers[1]
+
+    def projected(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Gate, (x, b, c) and dt, each with its factor: [B, T, C], [B, T, channels], [B, T, H]."""
+        s, width = self.spec, self.spec.n_groups * self.spec.state_size
+        sizes = [self.inner, self.inner, width, width, s.num_heads]
+        parts = self.in_proj(x_BTD * s.multipliers[0]).split(sizes, -1)
+        gate, x, b, c, dt = (part * factor for part, factor in zip(parts, s.multipliers[2:], strict=True))
+        return gate, torch.cat([x, b, c], -1), dt

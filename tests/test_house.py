@@ -21,7 +21,9 @@ MAY = {
     "arch": {"arch"},
     "engines": {"engines", "arch"},
     "sources": {"sources", "arch"},
-    "calc": {"calc", "arch", "engines"},
+    "schemes": {"schemes", "arch"},
+    "hardware": {"hardware"},
+    "calc": {"calc", "arch", "engines", "schemes", "hardware"},
     "report": {"report"},
 }
 EVERYONE = {"units", "errors", "figure", "formats"}

@@ -38,7 +38,8 @@ class Attention(Spec):
     cross: keys and values come from encoder or image states of width ``source_size``.
     extra: further tensors of a family, listed as they are. differential: heads in pairs, each map on both their values.
     For the forward pass alone: clip clamps q, k, v; v_norm is weightless; temperature (scale, floor, first) multiplies
-    queries by 1 + scale x log(1 + floor((position + first) / floor)) (Llama-4). Source: arXiv:1706.03762, 1911.02150, 2305.13245.
+    queries by 1 + scale x log(1 + floor((position + first) / floor)) (Llama-4); multipliers: of input, keys and output
+    (Falcon-H1). Source: arXiv:1706.03762, 1911.02150, 2305.13245.
     """
 
     hidden_size: int
@@ -70,6 +71,7 @@ class Attention(Spec):
     v_norm: bool = False
     clip: float | None = None
     temperature: tuple[float, float, int] | None = None
+    multipliers: tuple[float, float, float] = (1.0, 1.0, 1.0)
     differential: bool = False
     part = "attention"
     source = "arXiv:1706.03762; shared key/value heads arXiv:1911.02150, 2305.13245"

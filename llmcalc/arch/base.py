@@ -31,7 +31,8 @@ class Weight(NamedTuple):
 
     name: as the checkpoint spells it, relative to its block; ``{}`` stands for the expert's number.
     role: what multiplies it; a ``buffer`` is stored and is no parameter.
-    rows: which positions multiply it (``last``: those whose logits are wanted; ``once``: one a sequence). split: how tensor parallelism cuts it. dtype: what it is stored in.
+    rows: which positions multiply it (``last``: those whose logits are wanted; ``once``: one a sequence).
+    split: how tensor parallelism cuts it. dtype: what it is stored in.
     """
 
     name: str
@@ -199,7 +200,7 @@ class Spec:
         return iter(())
 
     def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
-        """Operations of one call on products between activations, term by term; those on weights follow from the list."""
+        """Operations of a call on products between activations, by terms; those on weights follow from the list."""
         del step, counting
         return iter(())
 
@@ -261,10 +262,14 @@ class Norm(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Extra(Spec):
-    """Weights of a layout that no calculator needs to understand: listed as they are, by name, shape and role."""
+    """Weights of a layout that no calculator needs to understand: listed as they are, by name, shape and role.
+
+    per_position: how often they multiply for one position of their stack (the first of two strided convolutions).
+    """
 
     tensors: tuple[Weight, ...]
     part: str = "other"
+    per_position: int = 1
 
     def weights(self) -> Iterator[Weight]:
         return iter(self.tensors)

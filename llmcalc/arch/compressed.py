@@ -10,6 +10,8 @@ from llmcalc.arch.base import Norm, Scope, Spec, State, Step, Weight, linear, pr
 from llmcalc.arch.mixing import Counting, Term, per_pair, softmax_attention
 from llmcalc.arch.positions import Positions
 
+V4 = "DeepSeek-V4 report, section on compressed attention; transformers 5.24, modeling_deepseek_v4.py"
+
 
 @dataclass(frozen=True, slots=True)
 class Compressor(Spec):
@@ -70,9 +72,11 @@ class CompressedIndexer(Spec):
     def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
         pairs, heads = counting.pairs(step, Scope("compressed", self.compressor.rate)), self.index_n_heads
         each = (("", 2), ("heads", heads), ("wide", self.index_head_dim))
-        yield Term("index scores", "attention", "query-entry pairs", pairs, each)
+        yield Term("index scores", "attention", "query-entry pairs", pairs, each, V4)
         if not counting.dense:  # the library sums over the heads element-wise
-            yield Term("sum over the index heads", "attention", "query-entry pairs", pairs, (("", 2), ("heads", heads)))
+            yield Term(
+                "sum over the index heads", "attention", "query-entry pairs", pairs, (("", 2), ("heads", heads)), V4
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +141,10 @@ class CompressedAttention(Spec):
             pairs = counting.pairs(step, entries)
             if self.indexer is not None:
                 rate, topk = self.compressor.rate, self.indexer.index_topk
-                pairs = step.new * min(counting.keys(step, entries), topk) if counting.dense else step.picked(rate, topk)
-            yield Term("compressed entries", "attention", "query-entry pairs", pairs, per_pair(h, 2 * width))
+                pairs = (
+                    step.new * min(counting.keys(step, entries), topk) if counting.dense else step.picked(rate, topk)
+                )
+            yield Term("compressed entries", "attention", "query-entry pairs", pairs, per_pair(h, 2 * width), V4)
         if self.indexer is not None:
             yield from self.indexer.mixing_flops(step, counting)
 

@@ -10,7 +10,10 @@ from llmcalc.arch.base import Norm, Spec, Weight, linear, prefixed
 
 @dataclass(frozen=True, slots=True)
 class FeedForward(Spec):
-    """Gated (gate, up, down: 3 matrices, arXiv:2002.05202) or plain (up, down: 2). ``inner_norm``: BitNet's."""
+    """Gated (gate, up, down: 3 matrices, arXiv:2002.05202) or plain (up, down: 2). ``inner_norm``: BitNet's.
+
+    multipliers: of gate and output, in the forward pass alone (Falcon-H1).
+    """
 
     hidden_size: int
     intermediate_size: int
@@ -20,6 +23,7 @@ class FeedForward(Spec):
     down_bias: bool | None = None
     inner_norm: bool = False
     extra: tuple[Weight, ...] = ()
+    multipliers: tuple[float, float] = (1.0, 1.0)
     part = "mlp"
 
     @property

@@ -10,6 +10,9 @@ from llmcalc.arch.base import FULL, Norm, Scope, Spec, State, StateDtype, Step, 
 from llmcalc.arch.mixing import Counting, Term, no_dense_count, softmax_attention
 from llmcalc.arch.positions import Positions
 
+LATENT = "arXiv:2405.04434, section 2.1 and appendix C"
+SPARSE = "DeepSeek-V3.2-Exp report, section 2.1"
+
 
 @dataclass(frozen=True, slots=True)
 class Indexer(Spec):
@@ -56,8 +59,17 @@ class Indexer(Spec):
         if counting.dense and self.pool:
             raise no_dense_count("an indexer over pooled keys")
         pairs, heads = counting.pairs(step, scope), self.index_n_heads
-        yield Term("index scores", "attention", "query-key pairs", pairs, (("", 2), ("heads", heads), ("wide", self.index_head_dim)))
-        yield Term("sum over the index heads", "attention", "query-key pairs", pairs, (("", 2), ("heads", heads)))
+        yield Term(
+            "index scores",
+            "attention",
+            "query-key pairs",
+            pairs,
+            (("", 2), ("heads", heads), ("wide", self.index_head_dim)),
+            SPARSE,
+        )
+        yield Term(
+            "sum over the index heads", "attention", "query-key pairs", pairs, (("", 2), ("heads", heads)), SPARSE
+        )
 
     def describe(self) -> str:
         return f"an indexer of {self.index_n_heads} heads of {self.index_head_dim} picks {self.index_topk:,} positions"
@@ -68,7 +80,8 @@ class LatentAttention(Spec):
     """MLA: one latent of ``kv_lora_rank`` numbers and one rotary key of ``qk_rope_head_dim`` serve every head.
 
     cache: ``borrowed`` layers reuse another layer's latent and have no kv_a projection.
-    gate: ``elementwise`` lin(d, h x v), ``per_head`` lin(d, h). Source: arXiv:2405.04434, section 2.1.
+    gate: ``elementwise`` lin(d, h x v), ``per_head`` lin(d, h), ``fused`` rows of the query's second matrix, which
+    then reads the latent twice over, raw and normed (AXK2). Source: arXiv:2405.04434, section 2.1.
     """
 
     hidden_size: int
@@ -80,7 +93,7 @@ class LatentAttention(Spec):
     v_head_dim: int
     scope: Scope = FULL
     bias: bool = False
-    gate: Literal["none", "elementwise", "per_head"] = "none"
+    gate: Literal["none", "elementwise", "per_head", "fused"] = "none"
     sinks: bool = False
     rope_norm: bool = False
     cache: Literal["own", "borrowed"] = "own"
@@ -106,7 +119,10 @@ class LatentAttention(Spec):
         if qr:
             yield from linear("q_a_proj", qr, d, bias=self.bias, split="none")
             yield Weight("q_a_layernorm.weight", (qr,), "norm")
-            yield from linear("q_b_proj", q_width, qr)
+            if self.gate == "fused":
+                yield from linear("q_gate_proj", q_width + h * self.v_head_dim, 2 * qr)
+            else:
+                yield from linear("q_b_proj", q_width, qr)
         else:
             yield from linear("q_proj", q_width, d)
         if self.cache == "own":
@@ -116,7 +132,7 @@ class LatentAttention(Spec):
                 yield Weight("k_rope_norm.weight", (self.qk_rope_head_dim,), "norm")
         yield from linear("kv_b_proj", h * (self.qk_nope_head_dim + self.v_head_dim), r)
         yield from linear("o_proj", d, h * self.v_head_dim, bias=self.bias, split="row")
-        if self.gate != "none":
+        if self.gate in ("elementwise", "per_head"):
             yield from linear("g_proj", h * self.v_head_dim if self.gate == "elementwise" else h, d)
         if self.sinks:
             yield Weight("sinks", (h,), "scalar", split="column")
@@ -138,13 +154,13 @@ class LatentAttention(Spec):
         nope, values = self.qk_nope_head_dim, self.v_head_dim
         pairs = self.pairs(step, counting)
         if counting.latent == "absorbed":
-            yield softmax_attention(pairs, h, rank + rotary, rank)
+            yield softmax_attention(pairs, h, rank + rotary, rank)._replace(source=LATENT)
         else:
-            yield softmax_attention(pairs, h, nope + rotary, values)
+            yield softmax_attention(pairs, h, nope + rotary, values)._replace(source=LATENT)
         if counting.latent == "reexpand" and step.past:
             rows = counting.keys(step, self.scope) - step.new
             each = (("", 2), ("wide latent", rank), ("heads", h), ("wide (key and value)", nope + values))
-            yield Term("expansion of the cached latents", "attention", "cached positions", rows, each)
+            yield Term("expansion of the cached latents", "attention", "cached positions", rows, each, LATENT)
         if self.indexer is not None:
             yield from self.indexer.mixing_flops(step, counting)
 

@@ -11,6 +11,10 @@ from llmcalc.arch.mixing import Counting, Term, blockwise, no_dense_count, recur
 
 DELTA_BLOCK = 64  # tokens that the kernels of flash-linear-attention and the library take together
 LIGHTNING_BLOCK = 256
+DELTA_RULE = "arXiv:2406.06484, section 3.2; 2412.06464, section 3.3"
+SOURCES = {"lightning": "arXiv:2401.04658, section 3.2", "retention": "arXiv:2307.08621, eq. 7",
+           "gla": "arXiv:2312.06635, section 3"}  # fmt: skip
+MLSTM = "arXiv:2405.04517, section 2.3"
 
 
 def conv_state(name: str, groups: int, width: int, kernel: int) -> State:
@@ -23,15 +27,15 @@ def delta_rule(step: Step, counting: Counting, heads: int, dk: int, dv: int) -> 
 
     Token by token 7 a number of state: decay 1, read by k 2, rank-1 update 2, read by q 2. The library does that, and
     the triangle, element-wise, so that a counter of products sees neither.
-    Source: arXiv:2406.06484, section 3.2 and appendix; arXiv:2412.06464.
     """
     if counting.scan == "recurrent":
         if not counting.dense:
-            yield recurrence(step.new, heads, dk * dv, 7)
+            yield recurrence(step.new, heads, dk * dv, 7, DELTA_RULE)
         return
-    yield from blockwise(step.new, DELTA_BLOCK, heads, 2 * (2 * dk + dv), 6 * dk * dv, padded=counting.dense)
+    squared, linear = 2 * (2 * dk + dv), 6 * dk * dv
+    yield from blockwise(step.new, DELTA_BLOCK, heads, squared, linear, padded=counting.dense, source=DELTA_RULE)
     if not counting.dense:
-        pairs = blockwise(step.new, DELTA_BLOCK, heads, dk + dv, 0, padded=False)[0]
+        pairs = blockwise(step.new, DELTA_BLOCK, heads, dk + dv, 0, padded=False, source=DELTA_RULE)[0]
         yield pairs._replace(name="triangular solves")
 
 
@@ -228,10 +232,12 @@ class DecayAttention(Spec):
         dk, dv = self.key_head_dim, self.value_head_dim
         if counting.dense and self.rule != "lightning":
             raise no_dense_count(f"{self.rule} attention")
+        source = SOURCES[self.rule]
         if counting.scan == "chunked":
             size = LIGHTNING_BLOCK if self.rule == "lightning" else DELTA_BLOCK
-            return iter(blockwise(step.new, size, self.num_heads, 2 * (dk + dv), 4 * dk * dv, padded=False))
-        return iter((recurrence(step.new, self.num_heads, dk * dv, 4 if counting.dense else 5),))
+            per_pair, per_token = 2 * (dk + dv), 4 * dk * dv
+            return iter(blockwise(step.new, size, self.num_heads, per_pair, per_token, padded=False, source=source))
+        return iter((recurrence(step.new, self.num_heads, dk * dv, 4 if counting.dense else 5, source),))
 
     def describe(self) -> str:
         return f"{self.rule} attention keeps {self.num_heads} states of {self.key_head_dim} x {self.value_head_dim}"
@@ -277,8 +283,9 @@ class MatrixMemory(Spec):
         if counting.dense:
             raise no_dense_count("mLSTM")
         if counting.scan == "chunked":
-            return iter(blockwise(step.new, DELTA_BLOCK, self.num_heads, 2 * (dk + dv), 4 * dk * dv, padded=False))
-        return iter((recurrence(step.new, self.num_heads, dk * dv, 5),))
+            per_pair, per_token, size = 2 * (dk + dv), 4 * dk * dv, DELTA_BLOCK
+            return iter(blockwise(step.new, size, self.num_heads, per_pair, per_token, padded=False, source=MLSTM))
+        return iter((recurrence(step.new, self.num_heads, dk * dv, 5, MLSTM),))
 
     def describe(self) -> str:
         return f"an mLSTM keeps {self.num_heads} states of {self.key_head_dim} x {self.value_head_dim}"

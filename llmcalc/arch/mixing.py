@@ -77,18 +77,19 @@ class Counting(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A product between activations: ``count`` of something (pairs, tokens), each at a product of ``each``."""
+    """A product between activations: ``amount`` of something (pairs, tokens), each at a product of ``each``."""
 
     name: str
     kind: TermKind
     unit: str
-    count: int
+    amount: int
     each: tuple[tuple[str, int], ...]
+    source: str = ""
 
     @property
     def value(self) -> int:
         """Operations."""
-        return self.count * prod(size for _, size in self.each)
+        return self.amount * prod(size for _, size in self.each)
 
 
 def whole_blocks(tokens: int, size: int) -> int:
@@ -98,7 +99,8 @@ def whole_blocks(tokens: int, size: int) -> int:
 
 def softmax_attention(pairs: int, heads: int, key_width: int, value_width: int) -> Term:
     """Scores and weighted values: 2 h (dk + dv) a pair. Source: arXiv:1706.03762, section 3.2.1."""
-    return Term("scores and values", "attention", "query-key pairs", pairs, per_pair(heads, key_width + value_width))
+    each = per_pair(heads, key_width + value_width)
+    return Term("scores and values", "attention", "query-key pairs", pairs, each, "arXiv:1706.03762, section 3.2.1")
 
 
 def per_pair(heads: int, width: int) -> tuple[tuple[str, int], ...]:
@@ -106,7 +108,9 @@ def per_pair(heads: int, width: int) -> tuple[tuple[str, int], ...]:
     return ("", 2), ("heads", heads), ("wide (key and value)", width)
 
 
-def blockwise(tokens: int, size: int, heads: int, squared: int, linear: int, *, padded: bool) -> tuple[Term, ...]:
+def blockwise(
+    tokens: int, size: int, heads: int, squared: int, linear: int, *, padded: bool, source: str
+) -> tuple[Term, ...]:
     """A scan in blocks: ``squared`` operations a pair inside a block, ``linear`` a token to and from the state.
 
     padded: the last block is computed whole, else with the tokens it has.
@@ -116,19 +120,27 @@ def blockwise(tokens: int, size: int, heads: int, squared: int, linear: int, *, 
     whole, rest = divmod(tokens, size)
     pairs = whole * size * size + rest * rest
     return (
-        Term("inside the blocks", "scan", f"pairs in blocks of {size}", pairs, (("heads", heads), ("a pair", squared))),
-        Term("to and from the state", "scan", "tokens", tokens, (("heads", heads), ("a token", linear))),
+        Term(
+            "inside the blocks",
+            "scan",
+            f"pairs in blocks of {size}",
+            pairs,
+            (("heads", heads), ("a pair", squared)),
+            source,
+        ),
+        Term("to and from the state", "scan", "tokens", tokens, (("heads", heads), ("a token", linear)), source),
     )
 
 
-def recurrence(tokens: int, heads: int, size: int, operations: int) -> Term:
+def recurrence(tokens: int, heads: int, size: int, operations: int, source: str) -> Term:
     """A scan token by token: so many operations on every number of the state."""
     each = (("heads", heads), ("numbers of state", size), ("operations", operations))
-    return Term("recurrence", "scan", "tokens", tokens, each)
+    return Term("recurrence", "scan", "tokens", tokens, each, source)
 
 
 def no_dense_count(kind: str) -> UnsupportedLayerError:
     """The answer where nobody measured what a library's products amount to."""
     return UnsupportedLayerError(
-        f"{kind}: what a counter of matrix products sees in this kind of layer is not known", "ask for --convention causal"
+        f"{kind}: what a counter of matrix products sees in this kind of layer is not known",
+        "ask for --convention causal",
     )

@@ -6,7 +6,7 @@ which list equal blocks once, with their number. Both are computed when first as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -75,13 +75,15 @@ class Layer:
     """One block: its sublayers in order, and what the residual path itself stores.
 
     parallel: all sublayers read the same normed input (GPT-J) instead of each other's output.
-    residual_scale: multiplies a sublayer's output before the sum (Granite).
+    residual_scale: multiplies a sublayer's output before the sum (Granite). blend: a pair (a, b) a sublayer, whose
+    normed input x and output y then make the stream a x + b y (MiniMax).
     """
 
     sublayers: tuple[Sublayer, ...]
     residual: tuple[Named, ...] = ()
     parallel: bool = False
     residual_scale: float = 1.0
+    blend: tuple[tuple[float, float], ...] = ()
 
     def leaves(self) -> tuple[Named, ...]:
         """Every spec of the block under its name, parallel branches unfolded."""
@@ -231,7 +233,9 @@ class Architecture:
 
     model_type: the config's; decoder_type: that of the language model's own block, where they differ.
     ties: pairs (name, the name whose tensor it is). uncounted: parts the config names and no reader describes.
-    dtype: the model's own number format; dtype_assumed: the config names none. cache_format: what the config says keys and values are stored in, if it does.
+    dtype: the model's own number format; dtype_assumed: the config names none. cache_format: what the config says keys
+    and values are stored in, if it does. quantization: its own words on how weights are stored, unread;
+    quantized_block: the nested block that says so, empty for the top level, whose words reach the towers too.
     """
 
     model_type: str
@@ -254,6 +258,8 @@ class Architecture:
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     facts: tuple[tuple[str, object], ...] = field(default=())
+    quantization: Mapping[str, object] | None = field(default=None, compare=False)
+    quantized_block: str = ""
 
     @property
     def stacks(self) -> tuple[Stack, ...]:

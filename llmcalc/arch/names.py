@@ -9,6 +9,8 @@ stack and transpose: :data:`~llmcalc.arch.spellings.TABLE` says how, a few lines
     self_attn. = attn.                               everything inside a module
     a = b | c                                        either is met; a ?= b: the canonical form first, or b
     b'  b[]  b[]'  b[flat]  b[flat]'                 transposed, experts stacked, both, experts along the outputs
+    a = -                                            not stored by these files
+    b~  b & c                                        in any shape of as many numbers, in two tensors of as many
 
 An expert's number is written ``{}``, as in the list. A stacked tensor named without a leaf is a bare parameter: its
 bias is ``b_bias``.
@@ -16,6 +18,7 @@ bias is ``b_bias``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
@@ -28,11 +31,18 @@ LEAVES = ("weight", "bias")
 
 
 class Stored(NamedTuple):
-    """A tensor of a checkpoint: its name, its shape, and the weights of our list it holds (templates for experts)."""
+    """A tensor of a checkpoint: its name, its shape, and the weights of our list it holds (templates for experts).
+
+    transposed: a matrix (or each of the stacked ones) lies the other way round. reshaped: only how many numbers it has
+    is known. also: further tensors that hold the rest of them.
+    """
 
     name: str
     shape: tuple[int, ...]
     holds: tuple[str, ...]
+    transposed: bool = False
+    reshaped: bool = False
+    also: tuple[str, ...] = ()
 
 
 class Group(NamedTuple):
@@ -71,18 +81,19 @@ def groups(architecture: Architecture, dialect: str = "") -> Iterator[Group]:
 
     Args: dialect: a row of the table other than the family's own (``gguf``).
     """
-    rules = rules_of(dialect or architecture.decoder_type or architecture.model_type)
-    if not dialect and not TABLE.get(architecture.decoder_type):
-        rules = rules_of(architecture.model_type)
+    family = next((f for f in (architecture.decoder_type, architecture.model_type) if f in TABLE), "")
+    rules = rules_of(f"{dialect}:{architecture.decoder_type or architecture.model_type}" if dialect else family)
     for stack in architecture.stacks:
         for parts in _places(stack, 0):
             for group in rules.spell(parts):
                 holds = group.spellings[0][0].holds
                 yield group._replace(optional=all(name in architecture.aliases for name in holds))
+    depth = len(architecture.decoder.calls)
     for stack in architecture.mtp:
-        shift = len(architecture.decoder.calls) if stack.prefix == architecture.decoder.prefix else 0
+        shift = depth if dialect or stack.prefix == architecture.decoder.prefix else 0
         for parts in _places(stack, shift):
-            yield from (group._replace(apart=True) for group in rules.spell(parts))
+            moved = [_beside(part, depth) for part in parts] if dialect else parts
+            yield from (group._replace(apart=True) for group in rules.spell(moved))
 
 
 def _places(stack: Stack, shift: int) -> Iterator[list[Part]]:
@@ -95,6 +106,14 @@ def _places(stack: Stack, shift: int) -> Iterator[list[Part]]:
             yield [Part(block, weight.name, weight) for weight in weights]
 
 
+def _beside(part: Part, depth: int) -> Part:
+    """What a prediction head has beside its block (``mtp.fc``, ``model.layers.61.eh_proj``) in the block's place."""
+    match = re.fullmatch(r"(?:mtp|model\.layers\.(\d+))\.(.+)", part.local)
+    if part.block or match is None:
+        return part
+    return Part(f"mtp.{match[1] or depth}.", f"mtp.{match[2]}", part.weight)
+
+
 # -- rules -------------------------------------------------------------------------------------------------------
 
 
@@ -102,8 +121,10 @@ class Target(NamedTuple):
     """One way to store the parts of a rule in one tensor."""
 
     name: str
-    transposed: bool
-    experts: str  # "", "stacked" or "flat"
+    transposed: bool = False
+    experts: str = ""  # "stacked" or "flat"
+    reshaped: bool = False
+    also: tuple[str, ...] = ()
 
 
 class Rule(NamedTuple):
@@ -149,6 +170,8 @@ class Rules(NamedTuple):
                 yield Group(tuple(self._own(list(members.values()))))
                 continue
             rule = self.rules[number]
+            if rule.targets[0].name == "-":
+                continue
             ordered = [members[name] for name in rule.parts if name in members]
             yield Group(tuple(self._spellings(rule, ordered, stem, leaf)))
 
@@ -163,11 +186,11 @@ class Rules(NamedTuple):
         yield from (*own, *fused) if rule.own_first else (*fused, *own)
 
     def _named(self, block: str, target: Target, stem: str, leaf: str) -> Iterator[str]:
-        if leaf and target.experts == "stacked" and "." not in target.name.removeprefix(".").replace("experts.", ""):
+        name, end = target.name, f".{leaf}" if leaf else ""
+        if target.experts == "stacked" and not name.endswith(".weight"):
             end = "" if leaf == "weight" else f"_{leaf}"
-        else:
-            end = f".{leaf}" if leaf and not target.name.endswith(f".{leaf}") else ""
-        for local in self._contained(stem + target.name + end):
+        name = name.removesuffix(".weight") if leaf else name
+        for local in self._contained(stem + name + end):
             yield self._place(block) + local
 
     def _own(self, parts: list[Part], *, several: bool = False) -> Iterator[tuple[Stored, ...]]:
@@ -183,7 +206,7 @@ class Rules(NamedTuple):
                 yield from self._spellings(rule, [part], found[0], found[2])
                 return
         for local in self._contained(part.local):
-            yield tuple(_store(self._place(part.block) + local, Target("", False, ""), [part]))
+            yield tuple(_store(self._place(part.block) + local, Target(""), [part]))
 
     def _contained(self, local: str) -> Iterator[str]:
         for container, names in self.containers:
@@ -204,15 +227,17 @@ def _store(name: str, target: Target, parts: list[Part]) -> Iterator[Stored]:
     shape = (sum(shape[0] for shape in shapes), *shapes[0][1:]) if shapes[0] else ()
     holds = tuple(part.name for part in parts)
     copies = parts[0].weight.copies
-    if target.transposed and len(shape) == 2:
-        shape = shape[::-1]
+    turned = target.transposed and len(shape) == 2
+    shape = shape[::-1] if turned else shape
     if target.experts:
-        yield Stored(name, (copies, *shape) if target.experts == "stacked" else (copies * shape[0], *shape[1:]), holds)
+        whole = (copies, *shape) if target.experts == "stacked" else (copies * shape[0], *shape[1:])
+        yield Stored(name, whole, holds, turned)
     elif "{}" in name:
         for expert in range(copies):
-            yield Stored(name.replace("{}", str(expert)), shape, holds)
+            yield Stored(name.replace("{}", str(expert)), shape, holds, turned)
     else:
-        yield Stored(name, shape, holds)
+        also = tuple(name.replace(target.name.lstrip("."), more) for more in target.also)
+        yield Stored(name, shape, holds, turned, target.reshaped, also)
 
 
 # -- reading the table -------------------------------------------------------------------------------------------
@@ -240,15 +265,17 @@ def rules_of(family: str) -> Rules:
 
 
 def _lines(family: str) -> Iterable[str]:
-    text = TABLE.get(family, "")
-    if family != "gguf":
-        text = f"{text}\n{EVERY}"
+    dialect, _, _ = family.rpartition(":")
+    text = f"{TABLE.get(family, '')}\n{TABLE[dialect] if dialect else EVERY}"
     return (line.split("#")[0].strip() for line in text.splitlines() if line.split("#")[0].strip())
 
 
 def _target(text: str) -> Target:
-    transposed, text = text.endswith("'"), text.removesuffix("'")
+    first, *more = (name.strip() for name in text.split("&"))
+    if more or first.endswith("~"):
+        return Target(first.removesuffix("~"), reshaped=True, also=tuple(more))
+    transposed, name = first.endswith("'"), first.removesuffix("'")
     for mark, experts in (("[]", "stacked"), ("[flat]", "flat")):
-        if text.endswith(mark):
-            return Target(text.removesuffix(mark), transposed, experts)
-    return Target(text, transposed, "")
+        if name.endswith(mark):
+            return Target(name.removesuffix(mark), transposed, experts)
+    return Target(name, transposed)

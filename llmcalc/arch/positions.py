@@ -13,6 +13,7 @@ class Rope(Spec):
     """Rotary positions (arXiv:2104.09864). ``width``: rotated channels; ``scaling``: the config's own keys.
 
     interleaved: neighbours make a pair (GPT-J), not the two halves of the head. context: the positions it is made for.
+    backwards: turned the other way (nanochat).
     """
 
     theta: float
@@ -20,6 +21,7 @@ class Rope(Spec):
     scaling: tuple[tuple[str, object], ...] = ()
     interleaved: bool = False
     context: int | None = None
+    backwards: bool = False
 
     def describe(self) -> str:
         text = f"rotary positions, base {self.theta:,.0f}, {self.width} channels"

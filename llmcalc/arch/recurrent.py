@@ -19,6 +19,7 @@ class RgLru(Spec):
     num_heads: int
     conv_kernel: int
     state_dtype: StateDtype = "fp32"
+    activation: str = "gelu_pytorch_tanh"
     part = "mixer"
     source = "arXiv:2402.19427"
 
@@ -148,7 +149,9 @@ class Rwkv7(Spec):
         # 9 a number of state: decay 1, its removal along a 4, rank-1 update 2, read 2. No form in blocks is counted.
         if counting.dense:
             raise no_dense_count("RWKV-7")
-        yield recurrence(step.new, self.hidden_size // self.head_dim, self.head_dim**2, 9)
+        yield recurrence(
+            step.new, self.hidden_size // self.head_dim, self.head_dim**2, 9, "arXiv:2503.14456, section 4"
+        )
 
     def describe(self) -> str:
         return f"RWKV-7 keeps {self.hidden_size // self.head_dim} states of {self.head_dim} x {self.head_dim}"

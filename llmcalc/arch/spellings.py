@@ -40,11 +40,12 @@ mlp. = block_sparse_moe. | mlp.
 """
 
 _GRANITE = """
-mlp.experts.{}.gate_proj + mlp.experts.{}.up_proj = block_sparse_moe.input_linear.weight[] | block_sparse_moe.experts.gate_up_proj[]
-mlp.experts.{}.down_proj = block_sparse_moe.output_linear.weight[] | block_sparse_moe.experts.down_proj[]
-mlp.gate = block_sparse_moe.router.layer | block_sparse_moe.router
+.experts.{}.gate_proj + .experts.{}.up_proj = .input_linear.weight[] | .experts.gate_up_proj[]
+.experts.{}.down_proj = .output_linear.weight[] | .experts.down_proj[]
+.gate = .router.layer | .router
 mlp.shared_experts.gate_proj + mlp.shared_experts.up_proj = shared_mlp.input_linear
 mlp.shared_experts.down_proj = shared_mlp.output_linear
+mlp. = block_sparse_moe.
 """
 
 _GPT2 = """
@@ -145,7 +146,134 @@ mlp.gate.e_score_correction_bias = mlp.gate.expert_bias
 attention.o_proj = attention.dense
 """
 
+# llama.cpp's names, whatever the family (gguf-py ``tensor_mapping.py``, ``conversion/``).
+_ALTUP = "model.{ours}.0 + model.{ours}.1 + model.{ours}.2 = {theirs}~"
+_GGUF = f"""
+@ blk
+model.embed_tokens = token_embd
+model.embed_positions = position_embd
+model.embed_layernorm = token_embd_norm
+model.embedding_norm = token_embd_norm
+model.embed_tokens_per_layer = per_layer_token_embd
+model.per_layer_model_projection = per_layer_model_proj
+model.per_layer_projection_norm = per_layer_proj_norm
+{_ALTUP.format(ours="altup_projections", theirs="altup_proj")}
+{_ALTUP.format(ours="altup_unembed_projections", theirs="altup_unembd_proj")}
+model.norm = output_norm
+model.final_layernorm = output_norm
+backbone.embeddings = token_embd
+backbone.norm_f = output_norm
+lm_head = output
+input_layernorm = attn_norm
+norm = attn_norm
+operator_norm = attn_norm
+ffn_norm = ffn_norm
+pre_feedforward_layernorm = ffn_norm
+pre_ff_layernorm = ffn_norm
+post_feedforward_layernorm = post_ffw_norm
+post_attention_layernorm = ffn_norm | post_attention_norm
+per_layer_input_gate = inp_gate
+per_layer_projection = proj
+post_per_layer_input_norm = post_norm
+altup.correct_output_scale = altup_correct_scale.weight
+altup.correction_coefs = altup_correct_coef
+altup.prediction_coefs = altup_predict_coef
+altup.modality_router = altup_router
+altup.router_norm = altup_router_norm
+laurel.linear_left = laurel_l
+laurel.linear_right = laurel_r
+laurel.post_laurel_norm = laurel_post_norm
+linear_attn.in_proj_qkvz = attn_qkv & attn_gate | ssm_in
+linear_attn.in_proj_ba = ssm_ba | ssm_beta_alpha
+linear_attn.in_proj_qkv = attn_qkv
+linear_attn.in_proj_z = attn_gate
+linear_attn.in_proj_b = ssm_beta
+linear_attn.in_proj_a = ssm_alpha
+linear_attn.dt_bias = ssm_dt.bias
+conv.in_proj = shortconv.in_proj
+conv.out_proj = shortconv.out_proj
+conv.conv = shortconv.conv
+self_attn.gate_proj = attn_gate
+self_attn.sinks = attn_sinks.weight
+.q_proj + .k_proj + .v_proj ?= .attn_qkv
+.q_proj = .attn_q
+.k_proj = .attn_k
+.v_proj = .attn_v
+.o_proj = .attn_output
+.indexer.k_norm = .indexer.k_norm
+.q_norm = .attn_q_norm
+.k_norm = .attn_k_norm
+.q_a_proj = .attn_q_a
+.q_b_proj = .attn_q_b
+.q_a_layernorm = .attn_q_a_norm
+.kv_a_proj_with_mqa = .attn_kv_a_mqa
+.kv_a_layernorm = .attn_kv_a_norm
+.kv_b_proj = .attn_k_b & attn_v_b | .attn_kv_b
+.indexer.wq_b = .indexer.attn_q_b
+.indexer.wk = .indexer.attn_k
+.indexer.weights_proj = .indexer.proj
+.experts.{{}}.gate_proj + .experts.{{}}.up_proj ?= .ffn_gate_up_exps.weight[]
+.experts.{{}}.gate_proj = .ffn_gate_exps.weight[]
+.experts.{{}}.up_proj = .ffn_up_exps.weight[]
+.experts.{{}}.down_proj = .ffn_down_exps.weight[]
+.shared_experts.gate_proj = .ffn_gate_shexp
+.shared_experts.up_proj = .ffn_up_shexp
+.shared_experts.down_proj = .ffn_down_shexp
+.shared_expert_gate = .ffn_gate_inp_shexp
+.gate.e_score_correction_bias = .exp_probs_b.bias | .exp_probs_b
+.gate = .ffn_gate_inp
+.gate_proj + .up_proj ?= .ffn_up
+.gate_proj = .ffn_gate
+.up_proj = .ffn_up
+.down_proj = .ffn_down
+.in_proj = .ssm_in
+.out_proj = .ssm_out
+.conv1d = .ssm_conv1d
+.x_proj = .ssm_x
+.dt_proj = .ssm_dt
+.dt_bias = .ssm_dt.bias
+.A_log = .ssm_a
+.D = .ssm_d
+.dt_layernorm = .ssm_dt_norm
+.b_layernorm = .ssm_b_norm
+.c_layernorm = .ssm_c_norm
+mtp.eh_proj = nextn.eh_proj
+mtp.fc = nextn.eh_proj
+mtp.enorm = nextn.enorm
+mtp.pre_fc_norm_embedding = nextn.enorm
+mtp.hnorm = nextn.hnorm
+mtp.pre_fc_norm_hidden = nextn.hnorm
+mtp.shared_head.norm = nextn.shared_head_norm
+mtp.norm = nextn.shared_head_norm
+mtp.embed_tokens = nextn.embed_tokens
+mtp.shared_head.head = nextn.shared_head_head
+mamba.norm = ssm_norm~
+mixer.norm = ssm_norm~
+linear_attn.norm = ssm_norm
+mlp. = .
+feed_forward. = .
+block_sparse_moe. = .
+shared_mlp. = .
+self_attn. = .
+mixer. = .
+mamba. = .
+linear_attn. = .
+moe. = .
+"""
+
+_GGUF_SANDWICH = "post_attention_layernorm = post_attention_norm"
+
 TABLE: dict[str, str] = {
+    "gguf": _GGUF,
+    "gguf:falcon_h1": "pre_ff_layernorm.weight = ffn_norm",
+    "gguf:apertus": """
+        mlp.act_fn.alpha_p = -
+        mlp.act_fn.alpha_n = -
+        mlp.act_fn.beta = -
+        mlp.act_fn.eps = -
+    """,
+    **{f"gguf:{family}": _GGUF_SANDWICH for family in (
+        "gemma2", "gemma3_text", "gemma3n_text", "olmo2", "olmo3", "exaone4", "afmoe", "glm4")},
     "afmoe": """
         pre_feedforward_layernorm = pre_mlp_layernorm
         post_feedforward_layernorm = post_mlp_layernorm
@@ -265,11 +393,11 @@ TABLE: dict[str, str] = {
         self_attn.kv_norm = attn.norm | attn.kv_norm
         self_attn.o_a_proj = attn.wo_a
         self_attn.o_b_proj = attn.wo_b
+        .compressor.gate_proj = .compressor.wgate
+        .compressor.kv_proj = .compressor.wkv
         .gate_proj = .w1
         .up_proj = .w3
         .down_proj = .w2
-        .compressor.gate_proj = .compressor.wgate
-        .compressor.kv_proj = .compressor.wkv
         .compressor.kv_norm = .compressor.norm
         .compressor.position_bias = .compressor.ape
         mlp. = ffn.
@@ -299,7 +427,10 @@ TABLE: dict[str, str] = {
         self_attn. = attn.attention.
     """,
     "exaone_moe": "mlp.gate.e_score_correction_bias = mlp.e_score_correction_bias",
-    "falcon": _BLOOM,
+    "falcon": _BLOOM + """
+        input_layernorm = input_layernorm | ln_attn
+        post_attention_layernorm = post_attention_layernorm | ln_mlp
+    """,
     "gemma4_text": """
         moe.gate.scale = router.scale
         moe.gate.per_expert_scale = router.per_expert_scale
@@ -363,7 +494,7 @@ TABLE: dict[str, str] = {
         mlp.gate = mlp.router.gate
     """,
     "hyperclovax": """
-        post_attention_layernorm ?= post_norm1
+        post_attention_layernorm = post_norm1 | post_attention_layernorm
         pre_feedforward_layernorm = post_attention_layernorm
         post_feedforward_layernorm = post_norm2
     """,
@@ -393,7 +524,7 @@ TABLE: dict[str, str] = {
         mlp. ?= block_sparse_moe.
     """,
     "lara_mini": _SHARED + """
-        linear_attn.in_proj_qkv + linear_attn.in_proj_z + linear_attn.in_proj_b + linear_attn.in_proj_a = linear_attn.in_proj
+        .in_proj_qkv + .in_proj_z + .in_proj_b + .in_proj_a = .in_proj
         linear_attn.norm = linear_attn.out_norm
     """,
     "lfm2": _LFM, "lfm2_moe": _LFM, "lfm3": _LFM,
@@ -445,6 +576,7 @@ TABLE: dict[str, str] = {
     "nanochat": _FC12,
     "nomic_bert": """
         @ nomic_bert.encoder.layers
+        cls.predictions.decoder.bias = cls.predictions.bias | cls.predictions.decoder.bias
         nomic_bert.embeddings.LayerNorm = nomic_bert.emb_ln
         self_attn.q_proj + self_attn.k_proj + self_attn.v_proj = attn.Wqkv
         self_attn.o_proj = attn.out_proj
@@ -458,10 +590,12 @@ TABLE: dict[str, str] = {
         input_layernorm = attention_layer_norm
         post_attention_layernorm ?= feedforward_layer_norm
     """,
-    "openai-gpt": _GPT2 + """
+    "openai-gpt": """
+        model.embed_tokens = transformer.tokens_embed
+        model.embed_positions = transformer.positions_embed
         attention_norm = ln_1
         output_norm = ln_2
-    """,
+    """ + _GPT2,
     "openelm": """
         @ transformer.layers
         model.embed_tokens = transformer.token_embeddings

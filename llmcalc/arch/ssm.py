@@ -9,6 +9,9 @@ from llmcalc.arch.base import ONCE, Norm, Spec, State, StateDtype, Step, Weight,
 from llmcalc.arch.linear import conv_state
 from llmcalc.arch.mixing import Counting, Term, recurrence, whole_blocks
 
+MAMBA = "arXiv:2312.00752, section 3.3 and algorithm 2"
+SSD = "arXiv:2405.21060, section 6 and listing 1"
+
 
 @dataclass(frozen=True, slots=True)
 class Mamba1(Spec):
@@ -59,7 +62,7 @@ class Mamba1(Spec):
 
     def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
         # There is no form in blocks. 9 a number of state (decay, input, update, read); a counter sees the read alone.
-        yield recurrence(step.new, 1, self.inner * self.state_size, 2 if counting.dense else 9)
+        yield recurrence(step.new, 1, self.inner * self.state_size, 2 if counting.dense else 9, MAMBA)
 
     def describe(self) -> str:
         return f"Mamba keeps {self.inner:,} channels of {self.state_size} and {self.conv_kernel - 1} columns"
@@ -70,6 +73,7 @@ class Mamba2(Spec):
     """Mamba-2 / SSD (arXiv:2405.21060): heads x head_dim x state_size; its convolution covers x, B and C.
 
     ``proj_bias``: on both projections; ``out_bias`` where the output's differs (Falcon-H1).
+    ``multipliers``: of input, output, gate, x, b, c and dt, in the forward pass alone.
     """
 
     hidden_size: int
@@ -87,6 +91,7 @@ class Mamba2(Spec):
     norm_groups: int = 1
     norm_eps: float = 1e-5
     time_step_limit: tuple[float, float] = (0.0, float("inf"))
+    multipliers: tuple[float, ...] = (1.0,) * 7
     part = "mixer"
     source = "arXiv:2405.21060"
 
@@ -124,26 +129,34 @@ class Mamba2(Spec):
         yield conv_state("conv_state_bc", self.n_groups, 2 * self.state_size, self.conv_kernel)
 
     def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
-        """SSD in blocks of Q: C B^T and its product with x inside a block, states into and out of it, a pass over states.
+        """SSD in blocks: C B^T and its product with x inside them, states into and out of them, a pass over states.
 
         C B^T is one matrix a group in the kernels, one a head in the library, whose pass over states is quadratic in
-        the number of blocks. Source: arXiv:2405.21060, section 6 and listing 1.
+        the number of blocks.
         """
         state = self.head_dim * self.state_size
         if counting.scan == "recurrent":
-            yield recurrence(step.new, self.num_heads, state, 2 if counting.dense else 5)
+            yield recurrence(step.new, self.num_heads, state, 2 if counting.dense else 5, SSD)
             return
         size = self.chunk_size
         tokens = whole_blocks(step.new, size)
         each = tokens if counting.dense else step.new
         groups = self.num_heads if counting.dense else self.n_groups
         inside = (("", 2), ("tokens of a block", size))
-        yield Term("C B^T inside the blocks", "scan", "tokens", each, (*inside, ("groups", groups), ("states", self.state_size)))
-        yield Term("its product with x", "scan", "tokens", each, (*inside, ("channels", self.inner)))
-        yield Term("to and from the state", "scan", "tokens", each, (("", 4), ("heads", self.num_heads), ("numbers of state", state)))
+        held = (("heads", self.num_heads), ("numbers of state", state))
+        yield Term(
+            "C B^T inside the blocks",
+            "scan",
+            "tokens",
+            each,
+            (*inside, ("groups", groups), ("states", self.state_size)),
+            SSD,
+        )
+        yield Term("its product with x", "scan", "tokens", each, (*inside, ("channels", self.inner)), SSD)
+        yield Term("to and from the state", "scan", "tokens", each, (("", 4), *held), SSD)
         blocks = tokens // size
         passes, unit = ((blocks + 1) ** 2, "pairs of blocks") if counting.dense else (blocks, "blocks")
-        yield Term("pass over the states", "scan", unit, passes, (("", 2), ("heads", self.num_heads), ("numbers of state", state)))
+        yield Term("pass over the states", "scan", unit, passes, (("", 2), *held), SSD)
 
     def describe(self) -> str:
         return (

@@ -11,9 +11,10 @@ from llmcalc.arch.model import Architecture, Layer
 from llmcalc.calc.cache_terms import cache_figure
 from llmcalc.calc.sharding import rank_row, stages
 from llmcalc.calc.sizing import RECURRENT, Sequences, Sizer, rows_of, sequences
-from llmcalc.engines.base import Engine, Lengths
+from llmcalc.engines.base import Allocation, Lengths, Plan
+from llmcalc.errors import InvalidInputError
 from llmcalc.figure import Figure
-from llmcalc.formats import CacheFormat, find_cache
+from llmcalc.formats import find_cache
 
 WINDOWED = ("sliding", "chunked")
 
@@ -49,6 +50,7 @@ class CacheEstimate(NamedTuple):
     per_device_bytes: int | None
     allocated_bytes: int | None
     figure: Figure
+    allocation: Allocation | None = None
 
 
 def kv_cache(
@@ -63,12 +65,16 @@ def kv_cache(
     engine: str = "none",
     tp: int = 1,
     pp: int = 1,
+    block_size: int | None = None,
+    batched_tokens: int | None = None,
+    prefix_caching: bool = True,
 ) -> CacheEstimate:
     """Bytes of cache and state after ``tokens`` positions in each of ``batch`` sequences, or after ``lengths``.
 
     Exact arrays; paging and allocator slack are not counted (``engine`` tells what that library allocates instead).
     Args: tokens: prompt and generated together, per sequence. encoder_tokens: what cross-attention reads, by default
     as many as tokens. cache: a format of :mod:`llmcalc.formats`, ``K:V`` for two, ``auto`` for the config's own.
+    block_size, batched_tokens: of the engine, by default its own; prefix_caching: vLLM's (it keeps a second state).
     Raises: InvalidInputError, UnsupportedFormatError. Source: arXiv:1911.02150, 2405.04434.
     Checked: tests/calc/test_cache.py
     """
@@ -76,6 +82,8 @@ def kv_cache(
     chosen = find_cache((architecture.cache_format or architecture.dtype) if cache == "auto" else cache)
     sizer = Sizer(architecture, chosen)
     figure, recurrent = cache_figure(architecture, sizer, sizes)
+    plan = Plan(architecture, sizes.groups, chosen, cache != "auto", tp, pp, block_size, batched_tokens, prefix_caching)
+    taken = _taken(engine, plan)
     each = {size.tokens: _sequence_bytes(architecture, sizer, size) for size, _ in sizes.groups}
     return CacheEstimate(
         total_bytes=figure.value,
@@ -91,9 +99,19 @@ def kv_cache(
         every_layer_full_bytes=_every_layer_full(architecture, sizer, sizes),
         mla_expanded_bytes=_expanded(architecture, sizer, sizes),
         per_device_bytes=_largest_rank(architecture, sizer, sizes, tp, pp) if tp > 1 or pp > 1 else None,
-        allocated_bytes=None if engine == "none" else _allocated(architecture, chosen, sizes, engines.find(engine)),
+        allocated_bytes=taken.allocated_bytes if taken else None,
         figure=figure,
+        allocation=taken,
     )
+
+
+def _taken(engine: str, plan: Plan) -> Allocation | None:
+    """What the engine allocates; None for the exact arrays, which have no blocks."""
+    if engine != "none":
+        return engines.find(engine).allocate(plan)
+    if plan.block_size is not None or plan.batched_tokens is not None:
+        raise InvalidInputError("the exact arrays have no blocks and no batch", "name an engine with --engine")
+    return None
 
 
 def _sequence_bytes(architecture: Architecture, sizer: Sizer, size: Lengths) -> int:
@@ -196,16 +214,3 @@ def _largest_rank(architecture: Architecture, sizer: Sizer, sizes: Sequences, tp
         sum(size * sum(depth in stage for depth in depths) for depths, size in arrays)
         for stage in stages(architecture.decoder.depth, pp)
     )
-
-
-def _allocated(architecture: Architecture, cache: CacheFormat, sizes: Sequences, engine: Engine) -> int:
-    """What the engine allocates, all sequences."""
-    sizer = Sizer(architecture, cache)
-    if engine.runs_in_cache_dtype and cache.key.plain:
-        sizer.model = cache.key
-    out = 0
-    for held in architecture.states:
-        for size, number in sizes.groups if not held.state.borrowed else ():
-            array = engine.array(architecture, held, size)
-            out += number * held.calls * array.rows * sizer.entry(held.state, array.row, array.dtype)
-    return out

@@ -20,7 +20,9 @@ from llmcalc.figure import Factor, Figure, total
 
 Phase = Literal["prefill", "decode", "train"]
 GROWTH = (1_000, 8_000, 128_000, 1_000_000)
-SOURCE = "2 operations a multiply-add: arXiv:2205.05198, appendix A; 2104.04473, appendix; each layer kind names its own"
+SOURCE = (
+    "2 operations a multiply-add: arXiv:2205.05198, appendix A; 2104.04473, appendix; each layer kind names its own"
+)
 NOT_COUNTED = "not counted: softmax, norms, activations, rotary positions, sampling and other element-wise work"
 
 
@@ -48,7 +50,7 @@ class Rough(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """One prefill of so many tokens, and what of it is attention."""
+    """One pass with so many tokens, and what of it is attention."""
 
     tokens: int
     forward_flops: int
@@ -197,7 +199,9 @@ def tree(name: str, found: Sequence[Product], times: tuple[Factor, ...] = ()) ->
     kinds: dict[tuple[str, str], list[Figure]] = {}
     for product in found:
         kinds.setdefault((product.stack, product.kind), []).append(product.figure(times))
-    parts = tuple(total(f"{stack}: {kind}".replace("_", " "), "FLOP", tuple(own)) for (stack, kind), own in kinds.items())
+    parts = tuple(
+        total(f"{stack}: {kind}".replace("_", " "), "FLOP", tuple(own)) for (stack, kind), own in kinds.items()
+    )
     return total(name, "FLOP", parts, SOURCE, (NOT_COUNTED,))
 
 
@@ -264,11 +268,12 @@ def _whole_run(train_tokens: int, tokens: int, encoder_tokens: int | None, image
 
 
 def growth(count: FlopCount) -> tuple[Growth, ...]:
-    """How a prefill grows: one sequence of 1k, 8k, 128k and 1M tokens, counted alike."""
-    out, images = [], max(share.images for share in count.run.shares)
+    """How the pass grows: one sequence of 1k, 8k, 128k and 1M tokens, new or (in decode) cached, counted alike."""
+    share = count.run.shares[0]
+    out = []
     for tokens in GROWTH:
-        run = count.run._replace(shares=(Share(Step(tokens, 0, tokens), images),))
-        found = list(products(count.architecture, run))
+        step = Step(share.step.new, tokens, tokens) if count.phase == "decode" else Step(tokens, 0, tokens)
+        found = list(products(count.architecture, count.run._replace(shares=(Share(step, share.images),))))
         attention = sum(p.value for p in found if p.group == "attention")
         out.append(Growth(tokens, sum(p.value for p in found), attention))
     return tuple(out)

@@ -43,7 +43,7 @@ class Product(NamedTuple):
     group: Group
     name: str
     calls: int
-    count: int
+    amount: int
     value: int
     layered: bool
     weight: Weight | None = None
@@ -54,11 +54,15 @@ class Product(NamedTuple):
         layers = (Factor("calls" if self.calls > 1 else "call", self.calls, "L"),) if self.calls > 1 else ()
         if self.term is not None:
             each = (Factor(name, size, "2" if not name else "") for name, size in self.term.each)
-            return product(self.name, "FLOP", (*times, *layers, *each, Factor(self.term.unit, self.count, "N")))
+            return product(
+                self.name, "FLOP", (*times, *layers, *each, Factor(self.term.unit, self.amount, "N")), self.term.source
+            )
         weight = self.weight or Weight("", ())
         experts = (Factor("experts a token", weight.active, "k"),) if weight.active > 1 else ()
-        sizes = tuple(Factor(("out", "in")[i] if i < 2 else "", n, "abc"[min(i, 2)]) for i, n in enumerate(weight.shape))
-        factors = (*times, Factor("", 2, "2"), *layers, *experts, *sizes, Factor("positions", self.count, "N"))
+        sizes = tuple(
+            Factor(("out", "in")[i] if i < 2 else "", n, "abc"[min(i, 2)]) for i, n in enumerate(weight.shape)
+        )
+        factors = (*times, Factor("", 2, "2"), *layers, *experts, *sizes, Factor("positions", self.amount, "N"))
         return product(self.name, "FLOP", factors)
 
 
@@ -147,7 +151,9 @@ def stack_products(stack: Stack, run: Pass, part: str = "") -> Iterator[Product]
             continue
         scope: Scope | None = getattr(item.spec, "scope", None)
         for weight in item.weights:
-            count = positions(weight, run, scope)
+            count = positions(weight, run, scope, causal=stack.name != "encoder") * getattr(
+                item.spec, "per_position", 1
+            )
             value = 2 * item.calls * weight.active * prod(weight.shape) * count
             if value:
                 yield Product(stack.name, item.kind, "matmul", weight.name, item.calls, count, value, inside, weight)
@@ -155,7 +161,9 @@ def stack_products(stack: Stack, run: Pass, part: str = "") -> Iterator[Product]
             group: Group = "matmul" if term.kind == "mixing" else term.kind
             value = item.calls * term.value
             if value:
-                yield Product(stack.name, item.kind, group, term.name, item.calls, term.count, value, inside, None, term)
+                yield Product(
+                    stack.name, item.kind, group, term.name, item.calls, term.amount, value, inside, None, term
+                )
 
 
 def _idle(layer: Layer, run: Pass) -> bool:
@@ -165,17 +173,17 @@ def _idle(layer: Layer, run: Pass) -> bool:
     return looks and not any(share.images for share in run.shares)
 
 
-def positions(weight: Weight, run: Pass, scope: Scope | None) -> int:
-    """Positions that multiply a weight, over all sequences."""
-    return sum(share.number * _positions(weight, share, run, scope) for share in run.shares)
+def positions(weight: Weight, run: Pass, scope: Scope | None, *, causal: bool) -> int:
+    """Positions that multiply a weight, over all sequences; ``causal``: convolutions see what is before them alone."""
+    return sum(share.number * _positions(weight, share, run, scope, causal=causal) for share in run.shares)
 
 
-def _positions(weight: Weight, share: Share, run: Pass, scope: Scope | None) -> int:
+def _positions(weight: Weight, share: Share, run: Pass, scope: Scope | None, *, causal: bool) -> int:
     step, counting = share.step, run.counting
     rows = "every" if weight.rows == "last" and run.logits == "all" else weight.rows
     match rows:
         case "every":
-            if weight.role == "conv":
+            if weight.role == "conv" and causal:
                 return _conv_outputs(weight, step, counting)
             again = counting.dense and weight.name.endswith(counting.library.recomputes)
             return step.new + step.past if again else step.new
@@ -204,6 +212,6 @@ def _merged(spec: Spec, run: Pass, scope: Scope | None) -> Iterator[Term]:
     for share in run.shares:
         for term in spec.mixing_flops(share.step._replace(source=share.beside(scope)), run.counting):
             key = (term.name, term.each)
-            before = found[key].count if key in found else 0
-            found[key] = term._replace(count=before + share.number * term.count)
+            before = found[key].amount if key in found else 0
+            found[key] = term._replace(amount=before + share.number * term.amount)
     return iter(found.values())

@@ -1,41 +1,7 @@
-"""How tensor and pipeline parallelism cut what a model keeps."""
+"""How tensor and pipeline parallelism cut what a model keeps: the same rules for a calculator and an engine."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from llmcalc.engines.ranks import rank_row, stages
 
-from llmcalc.arch.base import State
-from llmcalc.errors import InvalidInputError
-
-
-def rank_row(state: State, tp: int) -> tuple[int, ...]:
-    """The shape of a row on one of ``tp`` ranks: its first axis cut, or one entry a rank where ranks are more.
-
-    Raises: InvalidInputError where neither divides the other. Source: vLLM ``config/model.py`` (replicated heads).
-    """
-    heads = state.row[0]
-    if state.replicated or tp == 1:
-        return state.row
-    if heads % tp == 0:
-        return (heads // tp, *state.row[1:])
-    if tp % heads == 0:
-        return (1, *state.row[1:])
-    name = "heads" if len(state.row) > 1 else "channels"
-    raise InvalidInputError(
-        f"--tp {tp} neither divides the {heads} {name} of {state.name.replace('_', ' ')} nor is a multiple of them",
-        f"choose a divisor of {heads}, or a multiple of it (then they are replicated)",
-    )
-
-
-def stages(depth: int, pp: int) -> list[range]:
-    """The layers of each pipeline stage; the first ``depth`` mod ``pp`` stages hold one more.
-
-    Raises: InvalidInputError where a stage would be empty.
-    """
-    if not 1 <= pp <= max(depth, 1):
-        raise InvalidInputError(f"--pp {pp}: there are {depth} layers to spread over the stages")
-    base, more = divmod(depth, pp)
-    bounds = [0]
-    for stage in range(pp):
-        bounds.append(bounds[-1] + base + (stage < more))
-    return [range(low, high) for low, high in pairwise(bounds)]
+__all__ = ["rank_row", "stages"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatch
-from math import prod
 from typing import Literal, NamedTuple
 
 from llmcalc.arch.model import Architecture
@@ -58,7 +57,9 @@ class Trainee(NamedTuple):
         own = self.product.figure(passes)
         if not self.adapter:
             return own
-        beside = product(f"adapter of {self.product.name}", "FLOP", (Factor("", 3, "3"), Factor("adapter", self.adapter, "A")))
+        beside = product(
+            f"adapter of {self.product.name}", "FLOP", (Factor("", 3, "3"), Factor("adapter", self.adapter, "A"))
+        )
         return total(self.product.name, "FLOP", (own, beside))
 
 
@@ -108,13 +109,11 @@ class Training(NamedTuple):
             total(f"{stack}: {kind}".replace("_", " "), "FLOP", tuple(own)) for (stack, kind), own in kinds.items()
         ]
         if self.recompute_flops:
-            parts.append(product("computed again", "FLOP", (Factor("", self.recompute_flops),)))
+            parts.append(product("computed again", "FLOP", (Factor("computed again", self.recompute_flops, "R"),)))
         return total("training step", "FLOP", tuple(parts), "arXiv:2205.05198, appendix A")
 
 
-def training(
-    architecture: Architecture, found: Sequence[Product], trained: Trained, recompute: Recompute
-) -> Training:
+def training(architecture: Architecture, found: Sequence[Product], trained: Trained, recompute: Recompute) -> Training:
     """The step around a forward pass.
 
     Gradients of inputs are counted in every product above the lowest block that has something to train, and in the
@@ -127,10 +126,7 @@ def training(
         flowing = flowing or lowest == "input" or (lowest == "layers" and item.layered)
         own = item.weight is not None and trained.fits(item.weight.name)
         adapter = _adapter(item, trained.rank) if own and trained.rank else 0
-        if item.weight is None:
-            gradients = 2 if flowing else 0
-        else:
-            gradients = flowing + (own and not trained.rank)
+        gradients = 2 * flowing if item.weight is None else flowing + (own and not trained.rank)
         trainees.append(Trainee(item, gradients, adapter))
     again = {"none": (), "selective": ("attention",), "full": ("matmul", "attention", "scan")}[recompute]
     once_more = sum(item.value for item in found if item.layered and item.group in again)
@@ -142,7 +138,7 @@ def _adapter(item: Product, rank: int) -> int:
     weight = item.weight
     if weight is None or weight.role != "matmul" or len(weight.shape) != 2:
         return 0
-    return 2 * rank * sum(weight.shape) * weight.active * item.calls * item.count
+    return 2 * rank * sum(weight.shape) * weight.active * item.calls * item.amount
 
 
 def _lowest(architecture: Architecture, trained: Trained) -> Literal["input", "layers", "output"]:
@@ -156,7 +152,9 @@ def _lowest(architecture: Architecture, trained: Trained) -> Literal["input", "l
         names += [("output", w.name) for named in stack.tail for w in named.weights() if w.role != "buffer"]
         places |= {place for place, name in names if trained.fits(name)}
     if not places:
-        raise InvalidInputError(f"no weight's name fits {', '.join(trained.patterns)}", "names are those of llmcalc params --explain")
+        raise InvalidInputError(
+            f"no weight's name fits {', '.join(trained.patterns)}", "names are those of llmcalc params --explain"
+        )
     if trained.rank:
         places.discard("input")  # an adapter beside a table is not meant by its name
     return "input" if "input" in places else "layers" if "layers" in places else "output"

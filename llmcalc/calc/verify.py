@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from llmcalc.arch.model import Architecture
 from llmcalc.arch.names import Group, Stored, groups
-from llmcalc.calc.headers import TYPES, Header
+from llmcalc.arch.stored import TYPES
+from llmcalc.calc.headers import Header
 
 
 class Tensor(NamedTuple):
@@ -85,7 +86,7 @@ class _Check:
 
     def hits(self, spelling: tuple[Stored, ...]) -> int:
         """How many of a spelling's tensors are there."""
-        return sum(self.spelled.find(stored.name) is not None for stored in spelling)
+        return sum(None not in map(self.spelled.find, (stored.name, *stored.also)) for stored in spelling)
 
     def hold(self, group: Group) -> None:
         """Compare one group in the spelling that the file has the most of."""
@@ -93,21 +94,25 @@ class _Check:
             return
         best = max(group.spellings, key=lambda spelling: (self.hits(spelling) == len(spelling), self.hits(spelling)))
         for stored in best:
-            name = self.spelled.find(stored.name)
-            if name is not None:
+            names = [name for name in map(self.spelled.find, (stored.name, *stored.also)) if name is not None]
+            if len(names) == 1 + len(stored.also):
                 self.held.update(stored.holds)
-                self._compare(name, stored)
+                self._compare(names, stored)
             elif not group.optional:
                 missing = Tensor(self.spelled.expected(stored.name), stored.shape)
                 self.missing.append(missing)
                 for holds in stored.holds:
                     self.absent.setdefault(holds, []).append(missing)
 
-    def _compare(self, name: str, stored: Stored) -> None:
-        self.used.add(name)
-        header = self.found[name]
-        if not _same(header, stored.shape):
-            self.mismatched.append(Mismatch(name, stored.shape, header.shape, stored.holds))
+    def _compare(self, names: list[str], stored: Stored) -> None:
+        self.used.update(names)
+        headers = [self.found[name] for name in names]
+        if stored.reshaped:
+            same = sum(prod(header.shape) for header in headers) == prod(stored.shape)
+        else:
+            same = _same(headers[0], stored.shape)
+        if not same:
+            self.mismatched.append(Mismatch(names[0], stored.shape, headers[0].shape, stored.holds))
 
     def settle_ties(self) -> None:
         """A tensor that two names share may be stored under either."""

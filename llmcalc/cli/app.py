@@ -16,8 +16,14 @@ from llmcalc.errors import LlmcalcError
 VERBS: dict[str, str] = {
     "inspect": "inspect",
     "params": "params",
+    "weights": "weights",
     "kv-cache": "kv_cache",
+    "flops": "flops",
+    "mfu": "mfu",
+    "verify": "verify",
     "models": "models",
+    "gpus": "gpus",
+    "formats": "formats",
 }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from llmcalc.errors import InvalidInputError
-from llmcalc.units import parse_tokens
+from llmcalc.units import parse_count, parse_tokens
 
 OUTPUT = "Output"
 MODEL = "Model"
@@ -106,3 +107,56 @@ def lengths(text: str | None, file: Path | None) -> list[int] | None:
     if not words:
         raise InvalidInputError("there are no lengths")
     return [parse_tokens(word, "lengths", 0) for word in words]
+
+
+def _choice(name: str, *words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise typer.BadParameter(f"--{name} {text}: expected {', '.join(words)}")
+        return text
+
+    return read
+
+
+def _count(name: str) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            return parse_count(str(text), name)
+        except InvalidInputError as error:
+            raise typer.BadParameter(error.message) from None
+
+    return read
+
+
+OptionalModel = Annotated[
+    str | None,
+    typer.Argument(metavar="[MODEL]", help="As in every verb; --params N stands in its place where there is none."),
+]
+Params = Annotated[
+    int | None,
+    typer.Option("--params", parser=_count("params"), metavar="N", help="Parameters, for the rules of thumb."),
+]
+TrainTokens = Annotated[
+    int | None,
+    typer.Option("--train-tokens", parser=_count("train-tokens"), metavar="D", help="Tokens of a whole run."),
+]
+Recomputed = Annotated[
+    str, typer.Option("--recompute", parser=_choice("recompute", "none", "selective", "full"), metavar="HOW",
+                      help="What the backward pass computes again: none, selective (attention) or full (layers)."),
+]  # fmt: skip
+
+
+def one_of(model: str | None, params: int | None) -> None:
+    """Either a model or a number of parameters."""
+    if (model is None) == (params is None):
+        raise typer.BadParameter("give MODEL, or --params N in its place")
+
+
+def pick(name: str, *words: str) -> Callable[[str], str]:
+    """The parser of an option that takes one of a few words."""
+    return _choice(name, *words)
+
+
+def tokens_of(name: str, low: int = 1) -> object:
+    """The parser of an option that takes a number of tokens."""
+    return _tokens(name, low)

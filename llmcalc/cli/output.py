@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -89,6 +88,8 @@ def write_whole(path: Path, text: str, *, force: bool) -> None:
 
     Raises: OutputError.
     """
+    import tempfile
+
     try:
         if path.exists() and not force:
             raise OutputError(f"{path} exists already", "give --force to overwrite it")

@@ -8,7 +8,10 @@ from llmcalc.engines.base import Engine
 from llmcalc.errors import InvalidInputError
 
 ENGINES: dict[str, tuple[str, str]] = {
-    "none": ("none", "ExactArrays"),
+    "vllm": ("vllm", "VllmEngine"),
+    "sglang": ("sglang", "SglangEngine"),
+    "tensorrt-llm": ("tensorrt_llm", "TensorRtLlmEngine"),
+    "llama.cpp": ("llama_cpp", "LlamaCppEngine"),
     "transformers": ("transformers", "TransformersEngine"),
 }
 
@@ -19,7 +22,7 @@ def find(name: str) -> Engine:
     Raises: InvalidInputError.
     """
     if name not in ENGINES:
-        raise InvalidInputError(f"--engine {name}: no such engine", f"known engines: {', '.join(ENGINES)}")
+        raise InvalidInputError(f"--engine {name}: no such engine", f"known engines: none, {', '.join(ENGINES)}")
     module, klass = ENGINES[name]
     engine: Engine = getattr(import_module(f"llmcalc.engines.{module}"), klass)()
     return engine

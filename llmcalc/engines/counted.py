@@ -19,9 +19,6 @@ LIBRARY: dict[str, Library] = {
     "mimo_v2_flash": Library(window=1),
     # modeling_doge.py makes the mask of every cached position anew.
     "doge": Library(recomputes=("dt_proj.weight",)),
-    # Later steps pad the kept columns once more (slow_forward).
-    "mamba": Library(conv_again=6),
-    "falcon_mamba": Library(conv_again=6),
 }
 PLAIN = Library()
 

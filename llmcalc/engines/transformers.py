@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import StateDtype
 from llmcalc.arch.model import Architecture, Held
-from llmcalc.engines.base import Array, Lengths
+from llmcalc.engines.base import Allocation, Array, Lengths, Plan
+from llmcalc.engines.ranks import rank_row, stages
+from llmcalc.errors import InvalidInputError
+from llmcalc.figure import Factor, product, total
+from llmcalc.formats import find
+
+SOURCE = "transformers 5.24.0 cache_utils.py and the modeling files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +60,61 @@ class TransformersEngine:
     """
 
     name = "transformers"
-    runs_in_cache_dtype = True
 
-    def array(self, architecture: Architecture, held: Held, lengths: Lengths) -> Array:
-        """What one call keeps of one array."""
-        quirk = QUIRKS.get(architecture.decoder_type, PLAIN)
-        state, row = held.state, held.state.row
-        rows = state.scope.rows(lengths.tokens, lengths.source, lengths.images)
-        if state.scope.kind in ("sliding", "chunked"):
-            rows = lengths.tokens if quirk.full else min(lengths.tokens, state.scope.size + quirk.window - 1)
-        if state.kind == "conv":
-            row = (*row[:-1], row[-1] + quirk.conv)
-        spec = held.spec
-        if quirk.repeated_heads and isinstance(spec, Attention) and spec.num_key_value_heads > 1:
-            row = (spec.num_attention_heads, *row[1:])
-        for name, kind, copies in quirk.copies:
-            if state.name == name and held.kind == kind:
-                row = (copies * row[0], *row[1:])
-        return Array(rows, row, dict(quirk.dtypes).get(state.name, state.dtype))
+    def allocate(self, plan: Plan) -> Allocation:
+        """The tensors of all sequences, their bytes on each device, and how they come about."""
+        if plan.block_size is not None:
+            raise InvalidInputError("transformers has no blocks", "leave --block-size out")
+        spans = stages(plan.architecture.decoder.depth, plan.pp)
+        rows = [(held, *_taken(plan, held)) for held in plan.architecture.states if not held.state.borrowed]
+        sizes = [sum(n * size * sum(d in stage for d in held.depths) for held, n, size in rows) for stage in spans]
+        fullest = spans[max(range(len(spans)), key=lambda i: sizes[i])]
+        parts = tuple(
+            product(
+                f"{held.kind}: {held.state.name}".replace("_", " "), "B",
+                (
+                    Factor("layers", sum(depth in fullest for depth in held.depths), "L"),
+                    Factor("rows of all sequences", number, _rule(held)),
+                    Factor("bytes a row", size, "b"),
+                ),
+            )
+            for held, number, size in rows
+        )  # fmt: skip
+        notes = ("growing by concatenation holds the old tensors and the new ones at once, for a moment",)
+        figure = total("transformers' tensors", "B", parts, SOURCE, notes)
+        return Allocation(plan.tp * sum(sizes), max(sizes), figure, cache_format=plan.cache.name)
+
+
+def _taken(plan: Plan, held: Held) -> tuple[int, int]:
+    """Rows that one call keeps for all sequences, and the bytes of one on a rank."""
+    arrays = [(number, array(plan.architecture, held, size)) for size, number in plan.groups]
+    _, one = arrays[0]
+    if one.dtype == "cache":
+        fmt = plan.cache.value if held.state.kind == "value" else plan.cache.key
+    else:
+        plain = plan.cache.key if plan.cache.key.plain else find(plan.architecture.dtype)
+        fmt = plain if one.dtype == "model" else find("fp32")
+    row = rank_row(held.state._replace(row=one.row), plan.tp)
+    return sum(number * each.rows for number, each in arrays), fmt.array_bytes(row)
+
+
+def _rule(held: Held) -> str:
+    return "min(N, w - 1)" if held.state.scope.kind in ("sliding", "chunked") else "N"
+
+
+def array(architecture: Architecture, held: Held, lengths: Lengths) -> Array:
+    """What one call keeps of one array."""
+    quirk = QUIRKS.get(architecture.decoder_type, PLAIN)
+    state, row = held.state, held.state.row
+    rows = state.scope.rows(lengths.tokens, lengths.source, lengths.images)
+    if state.scope.kind in ("sliding", "chunked"):
+        rows = lengths.tokens if quirk.full else min(lengths.tokens, state.scope.size + quirk.window - 1)
+    if state.kind == "conv":
+        row = (*row[:-1], row[-1] + quirk.conv)
+    spec = held.spec
+    if quirk.repeated_heads and isinstance(spec, Attention) and spec.num_key_value_heads > 1:
+        row = (spec.num_attention_heads, *row[1:])
+    for name, kind, copies in quirk.copies:
+        if state.name == name and held.kind == kind:
+            row = (copies * row[0], *row[1:])
+    return Array(rows, row, dict(quirk.dtypes).get(state.name, state.dtype))

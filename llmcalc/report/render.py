@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from llmcalc.report.report import SCHEMA, Cell, Column, Kind, Report, Table
-from llmcalc.units import show_bytes, show_count
+from llmcalc.units import show_bandwidth, show_bytes, show_count, show_flops
 
 if TYPE_CHECKING:
     from llmcalc.figure import Figure
@@ -82,6 +82,8 @@ SHOWN: dict[Kind, Callable[[float], str]] = {
     "count": lambda value: f"{value:,}",
     "bytes": lambda value: f"{value:,} B ({show_bytes(value)})" if value >= 1024 else f"{value:,} B",
     "params": lambda value: f"{value:,} ({show_count(value)})" if value >= 1000 else f"{value:,}",
+    "bandwidth": show_bandwidth,
+    "rate": lambda value: f"{show_flops(value)}/s",
     "text": str,
 }
 

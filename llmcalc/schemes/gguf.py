@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.latent import LatentAttention
+from llmcalc.arch.linear import GatedDelta
 from llmcalc.arch.model import Architecture
 from llmcalc.arch.moe import MixtureOfExperts
 from llmcalc.arch.positions import Rope
@@ -28,7 +29,11 @@ VALUES: Final = ("value", "qkv")
 # Trained tables and small matrices that llama.cpp leaves as the converter wrote them (tensor_allows_quantization).
 LEFT: Final = ("altup", "laurel", "per_layer_model_projection", "relative_attention_bias", "indexer.k_proj",
                "indexer.q_proj")  # fmt: skip
-PACKED_BY_CONVERTER: Final = ("bitnet",)
+
+
+# Families whose fused queries, keys and values the converter takes apart.
+UNFUSED: Final = ("baichuan", "internlm2", "bailing_moe", "bailing_hybrid", "bailing_moe_linear", "sarvam_moe")
+NAMES: Final = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "attention_output"}
 
 
 class Counter(NamedTuple):
@@ -38,31 +43,36 @@ class Counter(NamedTuple):
     n: int
 
 
-@dataclass(frozen=True, slots=True)
-class TwoHalves(Layout):
-    """MLA's ``kv_b`` as llama.cpp stores it: keys [heads, rank, nope] and values [heads, width, rank]."""
+class Part(NamedTuple):
+    """A tensor that a matrix becomes: its name, and its shape where the matrix is whole."""
 
     name: str
-    heads: int
-    nope: int
-    width: int
-    rank: int
-    keys: Layout
-    values: Layout
-    source: str = "convert_hf_to_gguf.py DeepseekV2Model"
+    rows: int
+    cols: int
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Apart(Layout):
+    """A matrix of ``whole`` rows that the converter stores as several tensors; a cut matrix has its share of each."""
+
+    name: str
+    whole: int
+    parts: tuple[Part, ...]
+    source: str = "convert_hf_to_gguf.py"
 
     def pieces(self, shape: tuple[int, ...]) -> Iterator[Piece]:
-        heads = shape[0] // (self.nope + self.width)
-        for name, layout, dims in (
-            ("attn_k_b", self.keys, (heads * self.rank, self.nope)),
-            ("attn_v_b", self.values, (heads * self.width, self.rank)),
-        ):
-            for piece in layout.pieces(dims):
-                yield piece._replace(name=f"{name} ({layout.name})")
+        for part in self.parts:
+            for piece in part.layout.pieces((part.rows * shape[0] // self.whole, part.cols)):
+                yield piece._replace(name=f"{part.name} ({part.layout.name})")
+
+    def holds(self, shape: tuple[int, ...]) -> Iterator[tuple[str, int, int]]:
+        for part in self.parts:
+            yield from part.layout.holds((part.rows * shape[0] // self.whole, part.cols))
 
     @property
     def bits(self) -> Fraction:
-        return self.values.bits
+        return self.parts[-1].layout.bits
 
 
 @dataclass
@@ -76,6 +86,7 @@ class Gguf:
     numbered: bool = False
     experts: int = field(init=False, default=0)
     groups: int = field(init=False, default=1)
+    kinds: set[str] = field(init=False, default_factory=set)
     fallen: dict[tuple[str, str], set[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -109,7 +120,12 @@ class Gguf:
         met: dict[str, set[int]] = {}
         for site in sites(self.architecture):
             kind = self.category(site)
-            met.setdefault("value" if kind in VALUES else kind, set()).update(site.blocks if site.stack == "decoder" else ())
+            self.kinds.add(kind)
+            valued = (
+                kind in VALUES or site.module.endswith("in_proj_qkvz") or (kind == "apart" and len(site.weights) > 1)
+            )
+            kind = "value" if valued else kind
+            met.setdefault(kind, set()).update(site.blocks if site.stack == "decoder" else ())
         out: dict[tuple[str, int], Counter] = {}
         for kind, blocks in met.items():
             for index, block in enumerate(sorted(blocks)):
@@ -123,7 +139,11 @@ class Gguf:
     def category(self, site: Site) -> str:
         """llama.cpp's kind of a tensor; empty for those that take the base type, ``keep`` for those left alone."""
         weight, leaf = site.weight, site.module.rpartition(".")[2]
-        if not site.matrix or weight.role in ("norm", "router", "conv", "scalar", "bias", "buffer") or 1 in weight.shape:
+        if (
+            not site.matrix
+            or weight.role in ("norm", "router", "conv", "scalar", "bias", "buffer")
+            or 1 in weight.shape
+        ):
             return "keep"
         if any(part in site.module for part in LEFT):
             return "left"
@@ -133,13 +153,14 @@ class Gguf:
             return "embedding" if weight.split == "vocab" or "per_layer" in site.module else "keep"
         if site.branch in ("mlp", "experts", "shared_experts"):
             return {"down_proj": "down", "gate_proj": "gate_up", "up_proj": "gate_up"}.get(leaf, "")
-        if len(site.weights) > 1 or leaf == "in_proj_qkv" or leaf == "in_proj_qkvz":
+        if len(site.weights) > 1 and self.architecture.decoder_type in UNFUSED:
+            return "apart"
+        if len(site.weights) > 1 or leaf == "in_proj_qkv":
             return "qkv"
-        if leaf == "kv_b_proj":
-            return "halves"
+        if leaf in ("kv_b_proj", "in_proj_qkvz"):
+            return "apart"
         if site.branch in ("attention", "mixer"):
-            names = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "attention_output"}
-            return names.get(leaf, "")
+            return NAMES.get(leaf, "")
         return ""
 
     # -- types -------------------------------------------------------------------------------------------------------
@@ -154,8 +175,8 @@ class Gguf:
             return FP32
         if kind == "left":
             return BF16
-        if kind == "halves":
-            return self._halves(site)
+        if kind == "apart":
+            return self._apart(site, block)
         return self._fit(self._type(kind, site, block), site.name, site.shape[-1])
 
     def _type(self, kind: str, site: Site, block: int | None) -> str:
@@ -194,20 +215,34 @@ class Gguf:
             return ("q5_k" if mix.eight_output or low else "") if eight else mix.attention_output
         return ""
 
-    def _halves(self, site: Site) -> Layout:
-        spec = site.spec
-        if not isinstance(spec, LatentAttention):
-            raise UnsupportedFormatError(f"{self.name}: {site.name} is not of an attention whose halves are known")
-        base = self.mix.experts or self.mix.base
-        nope, width, rank = spec.qk_nope_head_dim, spec.v_head_dim, spec.kv_lora_rank
-        keys, values = self._fit(base, "attn_k_b", nope), self._fit(base, "attn_v_b", rank)
-        return TwoHalves(values.name, spec.num_attention_heads, nope, width, rank, keys, values)
+    def _apart(self, site: Site, block: int | None) -> Layout:
+        """MLA's ``kv_b`` as keys [heads, rank, nope] and values [heads, width, rank]; Qwen3-Next's qkvz as two."""
+        spec, whole = site.spec, site.shape[0]
+        if len(site.weights) > 1:
+            kinds = [NAMES[w.name.removesuffix(".weight").rpartition(".")[2]] for w in site.weights]
+            fits = [self._fit(self._type(kind, site, block), site.name, site.shape[1]) for kind in kinds]
+            parts = [Part(k, w.shape[0], w.shape[1], f) for k, w, f in zip(kinds, site.weights, fits, strict=True)]
+        elif isinstance(spec, LatentAttention):
+            base = self.mix.experts or self.mix.base
+            nope, width, rank = spec.qk_nope_head_dim, spec.v_head_dim, spec.kv_lora_rank
+            sizes = (
+                ("attn_k_b", whole // (nope + width) * rank, nope),
+                ("attn_v_b", whole // (nope + width) * width, rank),
+            )
+            parts = [Part(name, rows, cols, self._fit(base, name, cols)) for name, rows, cols in sizes]
+        elif isinstance(spec, GatedDelta):
+            z, cols = spec.num_value_heads * spec.value_head_dim, site.shape[1]
+            types = (("attn_qkv", whole - z, self._type("qkv", site, block)), ("attn_gate", z, self.mix.base))
+            parts = [Part(name, rows, cols, self._fit(kind, name, cols)) for name, rows, kind in types]
+        else:
+            raise UnsupportedFormatError(f"{self.name}: {site.name} is not of a layer whose parts are known")
+        return Apart(parts[-1].layout.name, whole, tuple(parts))
 
     def _fit(self, name: str, tensor: str, cols: int) -> Layout:
         found = fitting(name, cols)
         if found is None:
             raise UnsupportedFormatError(
-                f"{self.name}: {tensor} has rows of {cols:,}, which {name}'s blocks of {BLOCKS[name].size} do not divide",
+                f"{self.name}: blocks of {BLOCKS[name].size} ({name}) do not divide the rows of {cols:,} of {tensor}",
                 "llama.cpp refuses it too; choose q8_0 or f16",
             )
         if found != name:
@@ -224,6 +259,9 @@ class Gguf:
             notes.append(f"{self.name} is made with an importance matrix")
         elif self.mix.name in ("q4_0", "q5_0", "iq4_nl", "iq4_xs", "iq3_m", "iq3_s"):
             notes.append("made without an importance matrix")
+        fused = any(kind == "qkv" for kind in self.kinds)
+        if fused and self.mix.name in ("q3_k_m", "q3_k_l", "iq3_m", "q4_k_m", "q5_k_m"):
+            notes.append("fused qkv follows the rule of attn_v; older llama.cpp gave it one type in every layer")
         if self.architecture.towers:
             notes.append("towers are a file of their own there (mmproj), counted here in 16 bits")
         return tuple(notes)
@@ -245,9 +283,9 @@ class Gguf:
                 if isinstance(rope, Rope):
                     kind = dict(rope.scaling).get("rope_type", dict(rope.scaling).get("type"))
                     if kind == "llama3":
-                        return [("rope_freqs", rope.dim // 2)]
+                        return [("rope_freqs", rope.width // 2)]
                     if kind in ("longrope", "su"):
-                        return [("rope_factors_long", rope.dim // 2), ("rope_factors_short", rope.dim // 2)]
+                        return [("rope_factors_long", rope.width // 2), ("rope_factors_short", rope.width // 2)]
         return []
 
     def unmatched(self, names: object) -> list[str]:

@@ -53,6 +53,10 @@ class Layout:
         """Bytes of one weight, everything that is stored for it."""
         return sum(piece.bytes for piece in self.pieces(shape))
 
+    def holds(self, shape: tuple[int, ...]) -> Iterator[tuple[str, int, int]]:
+        """What the weight is held in: names of layouts, numbers, bytes."""
+        yield self.name, prod(shape), self.bytes(shape)
+
     @property
     def bits(self) -> Fraction:
         """Bits a value in a matrix without end: what is stored once a matrix, row or column does not count."""

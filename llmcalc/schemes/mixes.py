@@ -63,7 +63,10 @@ def _always(name: str) -> Choice:
 
 
 _V4 = (("g>=4", "q4_k"),)
-_LOW_V = {"q2_k": (("g>=4 or E>=4", "q4_k"), ("always", "q2_k")), "iq3_s": (("g>=4 or E>=4", "q4_k"), ("always", "iq3_s"))}
+_LOW_V = {
+    "q2_k": (("g>=4 or E>=4", "q4_k"), ("always", "q2_k")),
+    "iq3_s": (("g>=4 or E>=4", "q4_k"), ("always", "iq3_s")),
+}
 _FIRST_DOWN = {name: (("i<n/8", name),) for name in ("q2_k", "iq3_s", "q4_k", "q5_k")}
 
 

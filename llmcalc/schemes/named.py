@@ -26,12 +26,10 @@ class Named(NamedTuple):
 
 
 def _int4(_dtype: str, group: int) -> Layout:
-    scale = _group(group, ("group", (1, group)), ("channel", (1, 0)))
-    return Scaled("int4", 4, scale[0], 2, scale[1], source="a 16-bit scale for each group, symmetric")
-
-
-def _group(group: int, *forms: tuple[str, tuple[int, int]]) -> tuple[str, tuple[int, int]]:
-    return forms[0] if group > 0 else forms[1]
+    source = "a 16-bit scale for each group, symmetric"
+    if group <= 0:
+        return Scaled("int4", 4, "channel", 2, source=source)
+    return Scaled("int4", 4, "group", 2, (1, group), source=source)
 
 
 ROWS: Final = (
@@ -66,12 +64,13 @@ ROWS: Final = (
           source=f"{CT} float-quantized, channel")),
     Named("nvfp4a16", lambda _d, _g: Scaled("nvfp4a16", 4, "group", 1, (1, 16), once=(("weight_global_scale", 4),),
           body="weight_packed", source=f"{CT} nvfp4-pack-quantized")),
-    Named("hqq-4bit", lambda _d, g: Bits("hqq-4bit", 4, g), 64),
-    Named("hqq-3bit", lambda _d, g: Bits("hqq-3bit", 3, g), 64),
-    Named("hqq-2bit", lambda _d, g: Bits("hqq-2bit", 2, g), 64),
-    Named("hqq-8bit", lambda _d, g: Bits("hqq-8bit", 8, g), 64),
+    Named("hqq-4bit", lambda d, g: hqq("hqq-4bit", 4, g, d), 64),
+    Named("hqq-3bit", lambda d, g: hqq("hqq-3bit", 3, g, d), 64),
+    Named("hqq-2bit", lambda d, g: hqq("hqq-2bit", 2, g, d), 64),
+    Named("hqq-8bit", lambda d, g: hqq("hqq-8bit", 8, g, d), 64),
     Named("torchao-int4", lambda d, g: torchao_int4(scale_bytes(d), g), 128),
-    Named("torchao-int8", lambda d, _g: torchao_int8(scale_bytes(d))),
+    Named("torchao-int8", lambda _d, _g: torchao_int8()),
+    Named("torchao-fp8", lambda _d, _g: torchao_fp8()),
     Named("bitnet", lambda d, _g: Ternary("bitnet", scale_bytes(d))),
 )  # fmt: skip
 FORMATS: Final = {row.name: row for row in ROWS}
@@ -88,6 +87,11 @@ def fp8_block(name: str, size: tuple[int, int], scale: int) -> Scaled:
     return Scaled(name, 8, "block", scale, size, suffix="weight_scale_inv", source=source)
 
 
+def hqq(name: str, bits: int, group: int, dtype: str) -> Bits:
+    """HQQ in groups, computing in the model's dtype."""
+    return Bits(name, bits, group, scale_bytes(dtype), f"torch.{BNB_DTYPES[dtype]}")
+
+
 def bnb_int8() -> Scaled:
     """LLM.int8: ``SCB``, and a byte that names the order of the values."""
     once = (("weight_format", 1),)
@@ -100,10 +104,16 @@ def torchao_int4(scale: int, group: int) -> Scaled:
                   source="torchao Int4Tensor")  # fmt: skip
 
 
-def torchao_int8(scale: int) -> Scaled:
-    """torchao's int8 weights: a scale an output."""
-    return Scaled("torchao-int8", 8, "channel", scale, body="_weight_qdata", suffix="_weight_scale",
+def torchao_int8() -> Scaled:
+    """torchao's int8 weights: a fp32 scale and an 8-bit zero point an output."""
+    return Scaled("torchao-int8", 8, "channel", 4, zero=1, body="_weight_qdata", suffix="_weight_scale",
                   source="torchao Int8Tensor")  # fmt: skip
+
+
+def torchao_fp8() -> Scaled:
+    """torchao's fp8 weights: a fp32 scale an output."""
+    return Scaled("torchao-fp8", 8, "channel", 4, body="_weight_qdata", suffix="_weight_scale",
+                  source="torchao Float8Tensor")  # fmt: skip
 
 
 def find(text: str) -> str:
@@ -152,13 +162,15 @@ def asked(name: str, dtype: str, group: int | None = None) -> Scheme:
     kept = f"embeddings, head, norms, routers, vectors, convolutions and towers stay in {plain.name}"
     notes = [f"{name}: the matrices of the layers; {kept}"]
     if isinstance(layout, Bnb4):
-        notes.append("transformers 5 loads fused experts unquantized with bitsandbytes; here they are quantized as asked")
+        notes.append(
+            "transformers 5 loads fused experts unquantized with bitsandbytes; here they are quantized as asked"
+        )
         if layout.double:
             notes.append(OFFSET)
     return Scheme(name, plain, layout, mtp=True, outside=False, source=layout.source, notes=tuple(notes))
 
 
 OFFSET: Final = (
-    "each matrix's state holds an offset that depends on the weights; 20 characters are counted for it, a file may "
+    "each matrix's state holds an offset that depends on the weights; 19 characters are counted for it, a file may "
     "differ by a few bytes a matrix"
 )

@@ -27,8 +27,7 @@ class Gptq(Layout):
     def pieces(self, shape: tuple[int, ...]) -> Iterator[Piece]:
         rows, cols = matrix(shape, self.name)
         groups = up(cols, self.group or cols)
-        words = divide(cols * self.width, WORD, f"{self.name} packs words: bits")
-        zeros = divide(rows * self.width, WORD, f"{self.name} packs zeros in words: bits")
+        words, zeros = up(cols * self.width, WORD), up(rows * self.width, WORD)
         yield Piece("qweight", (words, rows), 4, ("words of inputs", "out"), "bytes a word")
         yield Piece("qzeros", (groups, zeros), 4, ("groups", "words of outputs"), "bytes a word")
         yield Piece("scales", (groups, rows), 2, ("groups", "out"))
@@ -36,14 +35,15 @@ class Gptq(Layout):
 
     @property
     def bits(self) -> Fraction:
-        return self.width + (Fraction(16 + self.width, self.group) if self.group else 0)
+        return self.width + Fraction(16 + self.width if self.group else 0, self.group or 1)
 
     @property
     def block(self) -> int:
         return self.group
 
     def describe(self) -> str:
-        return f"{self.width}-bit values, fp16 scale and {self.width}-bit zero for {self.group or 'a row of'} values, g_idx"
+        shared = self.group or "a row of"
+        return f"{self.width}-bit values, fp16 scale and {self.width}-bit zero for {shared} values, g_idx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Awq(Layout):
 
     @property
     def bits(self) -> Fraction:
-        return self.width + (Fraction(16 + self.width, self.group) if self.group else 0)
+        return self.width + Fraction(16 + self.width if self.group else 0, self.group or 1)
 
     @property
     def block(self) -> int:
@@ -106,14 +106,16 @@ class PackQuantized(Layout):
     @property
     def bits(self) -> Fraction:
         shared = 8 * self.scale + (self.width if self.zeros else 0)
-        return self.width + (Fraction(shared, self.group) if self.group > 0 else 0)
+        return self.width + Fraction(shared if self.group > 0 else 0, max(self.group, 1))
 
     @property
     def block(self) -> int:
         return max(self.group, 0)
 
     def describe(self) -> str:
-        return f"{self.width}-bit values in words, a scale of {self.scale} B for {self.group or 'a row of'} values, shape"
+        return (
+            f"{self.width}-bit values in words, a scale of {self.scale} B for {self.group or 'a row of'} values, shape"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +172,23 @@ class Bnb4(Layout):
         return f"4-bit values of a table, {scale} for {self.size} values, tables, state as JSON"
 
 
-OFFSET_DIGITS = 20
+OFFSET_DIGITS = 19
 
 
 @dataclass(frozen=True, slots=True)
 class Bits(Layout):
     """HQQ: values packed in bytes (3 bits: ten a word), a scale and a zero for each group, both ``scale`` bytes.
 
-    A group is ``group`` values along a row (axis 1); the text fields of the library's state are not tensors' data.
+    A group is ``group`` values along a row (axis 1). dtype: what it computes in, a text in the state beside each matrix
+    (bits, group, shape, axis, packing ...), which the library writes as tensors of ``STATE`` bytes and that text.
     """
 
     name: str
     width: int
     group: int
     scale: int = 2
-    source: str = "hqq BitPack, HQQLinear"
+    dtype: str = "torch.bfloat16"
+    source: str = "hqq BitPack, HQQLinear.state_dict"
 
     def pieces(self, shape: tuple[int, ...]) -> Iterator[Piece]:
         rows, cols = matrix(shape, self.name)
@@ -196,6 +200,7 @@ class Bits(Layout):
             yield Piece("W_q", (packed, self.group), 1, ("bytes of groups", "values"))
         yield Piece("scale", (groups, 1), self.scale, ("groups", ""))
         yield Piece("zero", (groups, 1), self.scale, ("groups", ""))
+        yield Piece("state", (STATE + len(self.dtype),), 1, ("bytes of bits, group, shape, axis, packing ...",))
 
     @property
     def bits(self) -> Fraction:
@@ -208,6 +213,10 @@ class Bits(Layout):
 
     def describe(self) -> str:
         return f"{self.width}-bit values, a scale and a zero of {self.scale} B for {self.group} values"
+
+
+# nbits, group_size, axis 4 B each, shape 16, the names of packing and view 7 and 11, nine flags.
+STATE = 55
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ A module is known under several spellings (the checkpoint's, the model class's);
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from fnmatch import translate
 from typing import Final, Literal
@@ -23,10 +24,12 @@ class Names:
     ``transformers``: a key is a regular expression from the start of the name up to a dot, or a suffix
     (quantizers_utils.should_convert_module). ``compressed-tensors``: the whole name, or after ``re:`` a regular
     expression from its start (utils/match.py). ``wildcard``: ModelOpt's and Quark's ``*``, or a module and all below.
+    listed: whether the config itself lists them, so that an entry without a module is worth a warning.
     """
 
-    def __init__(self, entries: Iterable[object], dialect: Dialect) -> None:
+    def __init__(self, entries: Iterable[object], dialect: Dialect, *, listed: bool = True) -> None:
         self.dialect = dialect
+        self.listed = listed
         self.entries = tuple(dict.fromkeys(str(entry) for entry in entries if isinstance(entry, str) and entry))
         self.plain = frozenset(e for e in self.entries if _PLAIN.fullmatch(e) and not e.startswith("re:"))
         patterns = [e for e in self.entries if e not in self.plain]
@@ -49,14 +52,24 @@ class Names:
         if self.dialect == "compressed-tensors":
             found = name in self.plain
         else:
-            found = any(head in self.plain for head in heads(name)) or bool(self.suffixes and name.endswith(self.suffixes))
+            found = any(head in self.plain for head in heads(name)) or bool(
+                self.suffixes and name.endswith(self.suffixes)
+            )
         return found or (self.pattern is not None and self.pattern.match(name) is not None)
 
     def unmatched(self, names: Sequence[str]) -> list[str]:
         """Entries that name none of these modules."""
-        known = {head for name in names for head in heads(name)}
-        missing = [entry for entry in self.entries if entry not in known]
-        return [entry for entry in missing if not any(Names((entry,), self.dialect).match((name,)) for name in names)]
+        unique = sorted(set(names))
+        known = {head for name in unique for head in heads(name)}
+        return [entry for entry in self.entries if entry not in known and not self._names_any(entry, unique)]
+
+    def _names_any(self, entry: str, names: list[str]) -> bool:
+        stem = entry.removesuffix("*")
+        if self.dialect == "wildcard" and "*" not in stem:
+            place = bisect_left(names, stem)
+            return place < len(names) and names[place].startswith(stem)
+        alone = Names((entry,), self.dialect)
+        return any(alone.match((name,)) for name in names)
 
 
 def _expression(pattern: str, dialect: Dialect) -> str:

@@ -104,7 +104,7 @@ class Scheme:
 
     def unmatched(self, names: Sequence[str]) -> list[str]:
         """Entries of the lists that name nothing here."""
-        return [entry for rule in self.rules for entry in rule.names.unmatched(names)]
+        return [entry for rule in self.rules if rule.names.listed for entry in rule.names.unmatched(names)]
 
 
 def model_layout(dtype: str) -> Layout:

@@ -1,59 +1,29 @@
-"""Where the weights of a model stand: each with the blocks that hold it and the names that lists of modules use."""
+"""Where the weights of a model stand: each with the blocks that hold it and the names that lists of modules use.
+
+What a family's files fuse, and how they spell a name, is :mod:`llmcalc.arch.names`'s; here are only the further
+spellings that lists of modules use: prefixes of wrappers, and a few names that no tensor has.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Final, NamedTuple
 
 from llmcalc.arch.base import Spec, Weight
-from llmcalc.arch.model import Architecture, Layer, Named, Stack, StackName, branch_of
+from llmcalc.arch.model import Architecture, Named, Stack, StackName, branch_of
+from llmcalc.arch.names import Part, Rules, Stored, rules_of
+from llmcalc.arch.spellings import TABLE
 
 TEXT: Final = ("decoder", "encoder")
 TOWERS: Final = ("vision", "audio", "projector")
+BLOCK: Final = "#"
 
-# Matrices that a family's checkpoints hold as one: the name there, and the names here that it stands for.
-_QKV = ("q_proj", "k_proj", "v_proj")
-_GATE_UP = ("gate_proj", "up_proj")
-FUSED: Final[dict[str, dict[str, tuple[str, ...]]]] = {
-    "phi3": {"qkv_proj": _QKV, "gate_up_proj": _GATE_UP},
-    "glm": {"gate_up_proj": _GATE_UP},
-    "glm4": {"gate_up_proj": _GATE_UP},
-    "chatglm": {"query_key_value": _QKV, "dense_h_to_4h": _GATE_UP},
-    "baichuan": {"W_pack": _QKV},
-    "internlm2": {"wqkv": _QKV},
-    "dbrx": {"Wqkv": _QKV},
-    "mpt": {"Wqkv": _QKV},
-    "openelm": {"qkv_proj": _QKV},
-    "codegen": {"qkv_proj": _QKV},
-    "qwen": {"c_attn": _QKV},
-    "gpt2": {"c_attn": _QKV},
-    "gpt_bigcode": {"c_attn": _QKV},
-    **dict.fromkeys(("falcon", "bloom", "gpt_neox", "persimmon"), {"query_key_value": _QKV}),
-    **dict.fromkeys(("modernbert", "nomic_bert"), {"Wqkv": _QKV}),
-}
-
-# How checkpoints and model classes spell modules that are spelled otherwise here (pattern, replacement), by family.
-_MIXTRAL = (
-    (r"\.mlp\.", ".block_sparse_moe."), (r"(experts\.\d+)\.gate_proj", r"\1.w1"),
-    (r"(experts\.\d+)\.up_proj", r"\1.w3"), (r"(experts\.\d+)\.down_proj", r"\1.w2"),
-)  # fmt: skip
-_SINGULAR = ((r"\.shared_experts", ".shared_expert"),)
-SPELLINGS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
-    "mixtral": _MIXTRAL,
-    "phimoe": _MIXTRAL,
-    "minimax_m2": _MIXTRAL,
-    "kimi_linear": _MIXTRAL,
-    "gpt_oss": ((r"\.mlp\.gate$", ".mlp.router"),),
-    **dict.fromkeys(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"), _SINGULAR),
-    "llama4_text": ((r"\.mlp\.gate$", ".mlp.router"), (r"\.mlp\.", ".feed_forward."), *_SINGULAR),
-    "deepseek_v4": (
-        (r"^model\.", ""), (r"^lm_head", "head"), (r"\.self_attn\.", ".attn."), (r"\.mlp\.", ".ffn."),
-        (r"\.compressor\.indexer\.(kv|gate)_proj", r".indexer.compressor.w\1"), (r"\.compressor\.indexer", ".indexer"),
-        (r"q_a_proj", "wq_a"), (r"q_b_proj", "wq_b"), (r"kv_proj", "wkv"), (r"o_a_proj", "wo_a"), (r"o_b_proj", "wo_b"),
-        (r"compressor\.gate_proj", "compressor.wgate"), (r"gate_proj", "w1"), (r"up_proj", "w3"), (r"down_proj", "w2"),
-    ),
+# Spellings that only lists of modules use (pattern, replacement), by family; ``tower`` for towers of any.
+FURTHER: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    "tower": ((r"\.up_proj", ".fc1"), (r"\.down_proj", ".fc2")),
+    "glm_moe_dsa": ((r"\.indexer\.weights_proj", ".indexers_proj"),),
+    "deepseek_v4": ((r"^model\.", ""),),
 }  # fmt: skip
 _PREFIXES: Final = (
     ("model.language_model.", "language_model.model."),
@@ -70,15 +40,17 @@ _PREFIXES: Final = (
 
 
 class Site(NamedTuple):
-    """A stored weight: ``weights`` (several where a checkpoint fuses them, rows added), and the blocks holding it."""
+    """A stored weight: ``weights`` (several where a checkpoint fuses them, rows added), and the blocks holding it.
+
+    names: its module under every spelling, ``#`` for the block's number, 0 for an expert's.
+    """
 
     weights: tuple[Weight, ...]
     stack: StackName
-    prefix: str
     blocks: tuple[int, ...]
     branch: str
     spec: Spec
-    family: str
+    names: tuple[str, ...]
     offset: int = 0
 
     @property
@@ -120,18 +92,14 @@ class Site(NamedTuple):
 
     def spellings(self, block: int | None, expert: int = 0) -> tuple[str, ...]:
         """The module's full names in one of its blocks."""
-        where = "" if block is None else f"{self.prefix}.{block + self.offset}."
-        names = [f"{where}{w.name.removesuffix('.weight')}".replace("{}", str(expert)) for w in self.weights]
-        for fused, parts in FUSED.get(self.family, {}).items():
-            if len(self.weights) > 1 and parts[0] in names[0]:
-                names.append(names[0].replace(parts[0], fused))
-        return tuple(dict.fromkeys(spelled for name in names for spelled in respell(name, self.family)))
+        names = self.names if block is None else tuple(n.replace(BLOCK, str(block + self.offset)) for n in self.names)
+        return names if not expert else tuple(n.replace("experts.0.", f"experts.{expert}.") for n in names)
 
 
 def respell(name: str, family: str) -> Iterator[str]:
-    """A name as it is here, as the family's checkpoints write it, and both under the prefixes of wrappers."""
+    """A name, and what else lists of modules call it: further spellings, and all under the prefixes of wrappers."""
     other = name
-    for pattern, replacement in SPELLINGS.get(family, ()):
+    for pattern, replacement in FURTHER.get(family, ()):
         other = re.sub(pattern, replacement, other)
     for spelled in dict.fromkeys((name, other)):
         yield spelled
@@ -152,41 +120,52 @@ def mtp_sites(architecture: Architecture) -> list[Site]:
 
 
 def _of(stack: Stack, architecture: Architecture) -> Iterator[Site]:
-    family = architecture.decoder_type or architecture.model_type
+    family = architecture.decoder_type
+    rules = rules_of(family if TABLE.get(family) else architecture.model_type)
     decoder = architecture.decoder
-    offset = len(decoder.layers) if stack.name == "mtp" and stack.prefix == decoder.prefix else 0
+    further = "tower" if stack.name in TOWERS else family
+    place = _Place(stack.name, rules, further, offset=0)
     for named in stack.stem:
-        yield from _leaf(stack, named, (), family, offset)
+        yield from place.sites([named], "", ())
+    inside = place._replace(offset=len(decoder.calls) if stack.name == "mtp" and stack.prefix == decoder.prefix else 0)
     for layer, members in stack.groups:
-        yield from _block(stack, layer, members, family, offset)
+        yield from inside.sites(layer.leaves(), f"{stack.prefix}.{BLOCK}.", members)
     for named in stack.tail:
-        yield from _leaf(stack, named, (), family, offset)
+        yield from place.sites([named], "", ())
 
 
-def _block(stack: Stack, layer: Layer, members: tuple[int, ...], family: str, offset: int) -> Iterator[Site]:
-    for named in layer.leaves():
-        yield from _leaf(stack, named, members, family, offset)
+class _Place(NamedTuple):
+    """What the weights of one stack have in common."""
+
+    stack: StackName
+    rules: Rules
+    further: str
+    offset: int
+
+    def sites(self, leaves: list[Named] | tuple[Named, ...], block: str, members: tuple[int, ...]) -> Iterator[Site]:
+        """The weights of a block, or of a spec outside the blocks; experts are spelled once."""
+        known: dict[str, tuple[Named, Weight]] = {}
+        for named in leaves:
+            for weight in named.weights():
+                known[block + weight.name] = (named, weight)
+        parts = [Part(block, weight.name, weight._replace(copies=1)) for _, weight in known.values()]
+        for group in self.rules.spell(parts):
+            for held in _joined(group.spellings[0]):
+                named, first = known[held[0]]
+                local = first._replace(name=first.name.removeprefix(f"{named.name}."))
+                names = [held[0], *(item.name for way in group.spellings for item in way if held[0] in item.holds)]
+                names += held[1:] if len(held) > 1 else ()
+                bare = dict.fromkeys(name.removesuffix(".weight").replace("{}", "0") for name in names)
+                spelled = dict.fromkeys(one for name in bare for one in respell(name, self.further))
+                weights = tuple(known[name][1] for name in held)
+                branch = branch_of(named.spec, local)
+                yield Site(weights, self.stack, members, branch, named.spec, tuple(spelled), self.offset)
 
 
-def _leaf(stack: Stack, named: Named, blocks: tuple[int, ...], family: str, offset: int) -> Iterator[Site]:
-    weights = list(named.weights())
-    groups = FUSED.get(family, {}) if stack.name in (*TEXT, "mtp") else {}
-    # A bias of fused matrices is one tensor of the same total size: only matrices are joined.
-    for _, together in groupby(_keyed(weights, groups), key=lambda pair: pair[0]):
-        joined = tuple(weight for _, weight in together)
-        branch = branch_of(named.spec, joined[0]._replace(name=joined[0].name.removeprefix(f"{named.name}.")))
-        yield Site(joined, stack.name, stack.prefix, blocks, branch, named.spec, family, offset)
-
-
-def _keyed(weights: list[Weight], groups: dict[str, tuple[str, ...]]) -> list[tuple[str, Weight]]:
-    """Weights with the key under which they are joined, those of one key beside each other."""
-    keyed = []
-    for index, weight in enumerate(weights):
-        key = f"{index}"
-        for fused, parts in groups.items():
-            stem, _, leaf = weight.name.removesuffix(".weight").rpartition(".")
-            if weight.name.endswith(".weight") and leaf in parts and "{}" not in weight.name:
-                key = f"{stem}.{fused}"
-        keyed.append((key, weight))
-    first = {key: index for index, (key, _) in reversed(list(enumerate(keyed)))}
-    return sorted(keyed, key=lambda pair: first[pair[0]])
+def _joined(spelling: tuple[Stored, ...]) -> Iterator[tuple[str, ...]]:
+    """The weights that each tensor of a spelling holds; stacked experts count as tensors of their own."""
+    for item in spelling:
+        if len(item.holds) > 1 and "{}" not in item.holds[0] and item.holds[0].endswith(".weight"):
+            yield item.holds
+        else:
+            yield from ((name,) for name in item.holds)

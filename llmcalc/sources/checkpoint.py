@@ -25,7 +25,7 @@ def read_tensors(folder: Path, names: list[str]) -> tuple[tuple[Tensor, ...] | N
     """
     index: dict[str, str] = {}
     if INDEX in names:
-        index = _read_index(folder / INDEX)
+        index = read_index(folder / INDEX)
         files = sorted(set(index.values()))
         _check_present(folder, [name for name in files if not (folder / name).is_file()], f" ({INDEX} names them)")
     else:
@@ -33,16 +33,17 @@ def read_tensors(folder: Path, names: list[str]) -> tuple[tuple[Tensor, ...] | N
         _check_present(folder, _gaps(files), "")
     if not files:
         return None, ()
-    return _collect(folder, files, index)
+    return collect(str(folder), {name: read_header(folder / name) for name in files}, index)
 
 
-def _collect(
-    folder: Path, files: list[str], index: dict[str, str]
-) -> tuple[tuple[Tensor, ...], tuple[str, ...]]:  # fmt: skip
+def collect(
+    where: str, headers: dict[str, tuple[Tensor, ...]], index: dict[str, str]
+) -> tuple[tuple[Tensor, ...], tuple[str, ...]]:
+    """The tensors of several files as one list, and what is odd about it. Args: index: tensor to file, may be empty."""
     found: dict[str, Tensor] = {}
     twice: list[str] = []
-    for name in files:
-        for tensor in read_header(folder / name):
+    for name, tensors in headers.items():
+        for tensor in tensors:
             if index and index.get(tensor.name, name) != name:
                 continue
             if tensor.name in found:
@@ -51,13 +52,14 @@ def _collect(
     warnings = []
     absent = [name for name in index if name not in found]
     if absent:
-        warnings.append(f"{folder}: {len(absent):,} tensors of {INDEX} are in no header, the first is {absent[0]}")
+        warnings.append(f"{where}: {len(absent):,} tensors of {INDEX} are in no header, the first is {absent[0]}")
     if twice:
-        warnings.append(f"{folder}: {len(twice):,} tensors are in two files, the first is {twice[0]}")
+        warnings.append(f"{where}: {len(twice):,} tensors are in two files, the first is {twice[0]}")
     return tuple(found.values()), tuple(warnings)
 
 
-def _read_index(path: Path) -> dict[str, str]:
+def read_index(path: Path) -> dict[str, str]:
+    """Which file holds each tensor. Raises: MalformedConfigError."""
     with path.open("rb") as file:
         value, _ = parse_json(read_bounded(file, str(path)), str(path))
     shards = value.get("weight_map") if isinstance(value, dict) else None

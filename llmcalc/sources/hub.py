@@ -10,17 +10,18 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from llmcalc.errors import LlmcalcError, NotFoundError, OfflineError, SourceError
 from llmcalc.sources.hub_errors import CONFIG, Asked, explain, is_passing
 from llmcalc.sources.raw import RawConfig
 from llmcalc.sources.text import check_size, parse_config, read_bounded
 
+T = TypeVar("T")
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _REPO_IN_URL: Final = re.compile(r"(?:/api/resolve-cache/models/([^/]+/[^/]+)/|//[^/]+/([^/]+/[^/]+)/resolve/)")
 
@@ -58,34 +59,49 @@ def read_hub(ref: str) -> RawConfig:
 
 
 def _bounded(asked: Asked) -> Found:
-    """Fetch in a thread of its own, which is left behind when it takes too long."""
+    """Fetch, or take the cached copy when that takes too long."""
+    try:
+        return in_time(asked, lambda: _fetch(asked))
+    except LateError as late:
+        return _cached_despite(OfflineError(late.message, late.hint), asked)
+
+
+class LateError(OfflineError):
+    """The server did not deliver in time."""
+
+
+def in_time(asked: Asked, task: Callable[[], T], times: float = 1.0) -> T:
+    """Do a task in a thread of its own, which is left behind when it takes ``times`` as long as one file may.
+
+    Raises: LateError, and what the task raises.
+    """
     try:
         from huggingface_hub import constants
     except (ImportError, ValueError) as error:
         # ValueError: it reads its environment variables when it is imported, and takes HF_HUB_ETAG_TIMEOUT=ten badly.
         raise SourceError(f"{asked}: huggingface_hub cannot be loaded: {error}", "check the HF_* variables") from None
 
-    seconds = 2.0 * (constants.HF_HUB_ETAG_TIMEOUT + constants.HF_HUB_DOWNLOAD_TIMEOUT)
-    outcome: list[Found | BaseException] = []
+    seconds = 2.0 * times * (constants.HF_HUB_ETAG_TIMEOUT + constants.HF_HUB_DOWNLOAD_TIMEOUT)
+    outcome: list[T] = []
+    failure: list[BaseException] = []
 
     def work() -> None:
         try:
             with _quiet():
-                outcome.append(_fetch(asked))
+                outcome.append(task())
         except BaseException as error:  # carried over to the caller's thread
-            outcome.append(error)
+            failure.append(error)
 
     thread = threading.Thread(target=work, name=f"hub {asked}", daemon=True)
     thread.start()
     thread.join(seconds)
+    if failure:
+        raise failure[0]
     if not outcome:
-        problem = OfflineError(
+        raise LateError(
             f"{asked}: {constants.ENDPOINT} did not deliver within {seconds:g} s",
             "allow more with HF_HUB_ETAG_TIMEOUT and HF_HUB_DOWNLOAD_TIMEOUT (seconds)",
         )
-        return _cached_despite(problem, asked)
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
     return outcome[0]
 
 

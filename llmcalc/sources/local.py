@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from llmcalc.errors import LlmcalcError, MalformedConfigError, NotFoundError, SourceError
-from llmcalc.sources.gguf import read_gguf
 from llmcalc.sources.raw import RawConfig
 from llmcalc.sources.text import NATIVE_HINT, base_hint, parse_config, read_bounded
 
@@ -38,6 +37,8 @@ def read_local(ref: str) -> RawConfig:
         if path.is_dir():
             return _read_folder(path, ref)
         if path.suffix.lower() == ".gguf":
+            from llmcalc.sources.gguf import read_gguf
+
             return read_gguf(path)
         if path.suffix.lower() == ".safetensors" and path.exists():
             raise MalformedConfigError(f"{ref}: weights, not a config", "name the folder that holds them")

@@ -9,22 +9,15 @@ import os
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from llmcalc.arch.stored import SAFETENSORS
 from llmcalc.errors import MalformedConfigError
 from llmcalc.sources.raw import Tensor
 from llmcalc.sources.text import POINTER, parse_json
 
 LARGEST_HEADER: Final = 100_000_000  # the limit of the reference reader
 LARGEST: Final = 2**63
-
-BITS: Final = {
-    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
-    "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
-    "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
-    "U32": 32, "I32": 32, "F32": 32,
-    "U64": 64, "I64": 64, "F64": 64, "C64": 64,
-}  # fmt: skip
 
 
 class _Span(NamedTuple):
@@ -33,16 +26,30 @@ class _Span(NamedTuple):
     name: str
 
 
+class Readable(Protocol):
+    """What a header is read from: a file, or the body of an answer."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes, fewer only at the end."""
+        ...
+
+
 def read_header(path: Path) -> tuple[Tensor, ...]:
     """The tensors of one safetensors file, in the order of its header.
 
     Raises: MalformedConfigError where the header is cut short, is no header, or disagrees with the file's length.
     """
-    where = str(path)
     with path.open("rb") as file:
-        length = os.fstat(file.fileno()).st_size
-        header = file.read(_header_length(file.read(8), length, where))
-        entries, _ = parse_json(header, where, unique=True)
+        return parse_header(file, os.fstat(file.fileno()).st_size, str(path), path.name)
+
+
+def parse_header(file: Readable, length: int, where: str, shard: str) -> tuple[Tensor, ...]:
+    """The tensors of a safetensors file of ``length`` bytes; nothing behind the header is read.
+
+    Raises: MalformedConfigError.
+    """
+    header = file.read(header_length(file.read(8), length, where))
+    entries, _ = parse_json(header, where, unique=True)
     if not isinstance(entries, dict):
         raise MalformedConfigError(f"{where}: the header is not a JSON object")
     tensors: list[Tensor] = []
@@ -50,14 +57,15 @@ def read_header(path: Path) -> tuple[Tensor, ...]:
     for name, entry in entries.items():
         if name == "__metadata__":
             continue
-        tensor, span = _tensor(name, entry, path.name, where)
+        tensor, span = _tensor(name, entry, shard, where)
         tensors.append(tensor)
         spans.append(span)
     _check_spans(spans, length - 8 - len(header), where)
     return tuple(tensors)
 
 
-def _header_length(first: bytes, length: int, where: str) -> int:
+def header_length(first: bytes, length: int, where: str) -> int:
+    """Bytes of the header, by the first eight of a file of ``length``. Raises: MalformedConfigError."""
     if len(first) < 8:
         raise MalformedConfigError(
             f"{where}: truncated: {len(first)} bytes, a safetensors header has at least 8", _AGAIN
@@ -81,8 +89,10 @@ def _tensor(name: str, entry: object, shard: str, where: str) -> tuple[Tensor, _
     if not isinstance(entry, dict):
         raise MalformedConfigError(f"{where}: tensor {name}: the entry is not an object")
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
-    if not isinstance(dtype, str) or dtype not in BITS:
-        raise MalformedConfigError(f"{where}: tensor {name}: dtype is {dtype!r:.60}, expected one of {', '.join(BITS)}")
+    if not isinstance(dtype, str) or dtype not in SAFETENSORS:
+        raise MalformedConfigError(
+            f"{where}: tensor {name}: dtype is {dtype!r:.60}, expected one of {', '.join(SAFETENSORS)}"
+        )
     sizes = _whole_numbers(shape)
     if sizes is None:
         raise MalformedConfigError(f"{where}: tensor {name}: shape is {shape!r:.60}, expected a list of sizes")
@@ -91,7 +101,7 @@ def _tensor(name: str, entry: object, shard: str, where: str) -> tuple[Tensor, _
         raise MalformedConfigError(
             f"{where}: tensor {name}: data_offsets is {offsets!r:.60}, expected [begin, end] in bytes"
         )
-    bits = prod(sizes) * BITS[dtype]
+    bits = prod(sizes) * SAFETENSORS[dtype].bits
     if bits != 8 * (span[1] - span[0]):
         raise MalformedConfigError(
             f"{where}: tensor {name}: {dtype} of shape {list(sizes)!r:.60} takes {-(-bits // 8)} bytes, "

@@ -64,7 +64,7 @@ def test_explain_prints_the_formula_with_its_numbers(run: Run) -> None:
         "= 2 x 80 layers x 8 K/V heads x 4,096 tokens x 128 wide x 2 bytes = 1,342,177,280 B = 1.25 GiB" in done.stdout
     )
     assert "not counted: paging" in done.stdout
-    assert "source: arXiv:1911.02150" in done.stdout
+    assert "source: arXiv:1706.03762; shared key/value heads arXiv:1911.02150" in done.stdout
 
 
 def test_explain_is_in_json_too(run: Run) -> None:

@@ -28,7 +28,10 @@ class Repo:
 
 @dataclass
 class Hub:
-    """``moved``: old name to new; ``slow``: seconds before an answer, ``trickle``: seconds between bytes of a body."""
+    """``moved``: old name to new; ``slow``: seconds before an answer, ``trickle``: seconds between bytes of a body.
+
+    ``ranges``: whether it serves the parts of files that are asked for; ``sent``: bytes of bodies so far.
+    """
 
     endpoint: str = ""
     repos: dict[str, Repo] = field(default_factory=dict)
@@ -38,6 +41,8 @@ class Hub:
     broken: int = 0
     plain: bool = False
     asked: list[tuple[str, str, str | None]] = field(default_factory=list)
+    ranges: bool = True
+    sent: int = 0
 
     def tell(self, path: str) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body of the answer to a path."""
@@ -88,6 +93,11 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             hub.asked.append((self.command, self.path, self.headers.get("authorization")))
             time.sleep(hub.slow)
             status, headers, body = hub.tell(self.path.partition("?")[0])
+            wanted = re.fullmatch(r"bytes=0-(\d+)", self.headers.get("range", ""))
+            if wanted and hub.ranges and status == 200:
+                part = body[: int(wanted[1]) + 1]
+                status, headers = 206, headers | {"Content-Range": f"bytes 0-{len(part) - 1}/{len(body)}"}
+                body = part
             self.send_response(status)
             for key, value in headers.items():
                 self.send_header(key, value)
@@ -99,7 +109,9 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
                 time.sleep(hub.trickle)
                 self.wfile.write(body[at : at + 1])
             if not hub.trickle:
-                self.wfile.write(body)
+                for at in range(0, len(body), 1 << 16):
+                    self.wfile.write(body[at : at + (1 << 16)])
+                    hub.sent += len(body[at : at + (1 << 16)])
 
         do_HEAD = do_GET  # noqa: N815
 

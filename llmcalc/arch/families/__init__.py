@@ -6,13 +6,13 @@ Its ``read(fields)`` gets the language model's own block. Wrappers (vision, audi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 
 from llmcalc.arch.cache_scheme import cache_scheme
 from llmcalc.arch.families import registry
-from llmcalc.arch.fields import Fields, Notes
+from llmcalc.arch.fields import ABSENT, Fields, Notes
 from llmcalc.arch.model import Architecture
 from llmcalc.errors import InvalidInputError, UnsupportedArchitectureError
 
@@ -49,6 +49,7 @@ def read_config(
         architecture = reader(module)(fields)
     except RecursionError:
         raise InvalidInputError(f"{where}: the config is nested too deeply") from None
+    stored, block = quantization(fields)
     _check_overrides(fields, overrides or {})
     unread = sorted(fields.unread())
     if unread:
@@ -58,10 +59,40 @@ def read_config(
         architecture,
         model_type=model_type,
         dtype_assumed=notes.dtype_assumed,
+        quantization=stored,
+        quantized_block=block,
         cache_format=cache_scheme(data, notes),
         warnings=(*architecture.warnings, *notes.warnings),
         assumptions=(*architecture.assumptions, *notes.assumptions),
     )
+
+
+QUANTIZATION = ("quantization_config", "compression_config", "quantization")
+
+
+def quantization(fields: Fields) -> tuple[Mapping[str, object] | None, str]:
+    """What the config says of how its weights are stored, and in which block: its top level or the language model's.
+
+    ``expert_dtype`` (DeepSeek-V4) stands beside it in the file and is put in. Raises: InvalidInputError.
+    """
+    for block in _blocks(fields):
+        value = block.explicit(*QUANTIZATION)
+        if value is None or value is ABSENT:
+            continue
+        if not isinstance(value, Mapping):
+            raise block.wrong(QUANTIZATION[0], value, "an object")
+        inner = block.child(*QUANTIZATION)
+        changed = {} if inner is None else {key: inner.explicit(key) for key in inner.data}
+        beside = block.explicit("expert_dtype")
+        return {**changed, **({"expert_dtype": beside} if isinstance(beside, str) else {})}, block.path
+    return None, ""
+
+
+def _blocks(fields: Fields) -> Iterator[Fields]:
+    """The file's top level and every block that was read, outermost first."""
+    yield fields
+    for child in tuple(fields.children.values()):
+        yield from _blocks(child)
 
 
 def family_of(data: Mapping[str, object], where: str, as_family: str | None) -> str:

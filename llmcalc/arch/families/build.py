@@ -88,7 +88,8 @@ def rope(fields: Fields, head_dim: int, kind: str = "", theta: float | None = No
     context = forward.whole(fields, "max_position_embeddings", null=0)
     width = forward.whole(fields, "rotary_dim", null=int(head_dim * part))
     scaling = tuple((key, plain[key]) for key in kept)
-    return Rope(base, width, scaling, forward.interleaved(fields), context or None)
+    backwards = fields.model_type == "nanochat"
+    return Rope(base, width, scaling, forward.interleaved(fields), context or None, backwards)
 
 
 def finite(fields: Fields, name: str, value: object) -> float:

@@ -6,8 +6,8 @@ A switch is a value, or the name of the config field that holds it (``"?attentio
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from llmcalc.arch.attention import Attention, Gate, QkNorm
 from llmcalc.arch.base import FULL, Extra, Norm, Scope, Weight
@@ -23,8 +23,7 @@ Switch = bool | str
 Style = Literal["pre", "sandwich", "post", "outer", "parallel", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """The switches of a family. q, k, v, o, mlp: biases. window: the rule that gives each layer its scope.
 
     refuses: flags that, set, mean a layout nobody describes. inert: keys that this class never looks at.
@@ -114,27 +113,26 @@ LAYOUTS: dict[str, Layout] = {
     "minicpm": Layout(inert=("dim_model_base",)),
     "cwm": Layout(window="typed"),
     "helium": LLAMA,
-    "arcee": replace(LLAMA, gated=False),
+    "arcee": LLAMA._replace(gated=False),
     "iquestcoder": LLAMA,
     "exaone": Layout(),
     "granite": LLAMA,
-    "granite_swa": replace(LLAMA, sinks=True, window="typed"),
+    "granite_swa": LLAMA._replace(sinks=True, window="typed"),
     "seed_oss": Layout(qkv="?attention_bias", o="?attention_out_bias", mlp="?mlp_bias"),
-    "smollm3": replace(LLAMA, window="smollm3", inert=("max_window_layers",)),
-    "hyperclovax": replace(LLAMA, style="?use_post_norm:sandwich"),
+    "smollm3": LLAMA._replace(window="smollm3", inert=("max_window_layers",)),
+    "hyperclovax": LLAMA._replace(style="?use_post_norm:sandwich"),
     "qwen2": Layout(qkv=True, window="upper", inert=("attention_bias", "is_causal")),
     "qwen3": QWEN3,
     # Nested text blocks under the name of their wrapper.
     "qwen2_vl_text": Layout(qkv=True, window="upper"),
     "qwen2_5_vl_text": Layout(qkv=True, window="upper"),
     "qwen2_5_omni_text": Layout(qkv=True, window="upper"),
-    "qwen3_vl_text": replace(QWEN3, window="every"),
+    "qwen3_vl_text": QWEN3._replace(window="every"),
     "glm4v_text": Layout(qkv=True, style="sandwich"),
-    "mellum": QWEN3,
     "gemma": GEMMA,
-    "gemma2": replace(GEMMA, style="sandwich", window="alternate"),
-    "vaultgemma": replace(GEMMA, window="alternate"),
-    "gemma3_text": replace(GEMMA, style="sandwich", qk_norm="head", window="gemma3"),
+    "gemma2": GEMMA._replace(style="sandwich", window="alternate"),
+    "vaultgemma": GEMMA._replace(window="alternate"),
+    "gemma3_text": GEMMA._replace(style="sandwich", qk_norm="head", window="gemma3"),
     "olmo": Layout(norm="none", qkv="?attention_bias", o="?attention_bias"),
     "olmo2": Layout(style="post", qk_norm="full", qkv="?attention_bias", o="?attention_bias"),
     "olmo3": Layout(style="post", qk_norm="full", qkv="?attention_bias", o="?attention_bias", window="period4"),
@@ -154,33 +152,31 @@ LAYOUTS: dict[str, Layout] = {
         qkv="?use_bias", o="?use_bias", mlp="?use_bias", gated=False, norm="layer", window="every", inert=("mlp_type", "norm_type")
     ),
     "jais2": Layout(qkv="?attention_bias", o="?attention_bias", mlp="?mlp_bias", gated=False, norm="layer"),
-    "phi": replace(
-        CLASSIC, inert=("attention_bias", "fused_dense"), style="parallel", head_bias=True, qk_norm="?qk_layernorm:head", qk_form="layer", qk_norm_bias=True
+    "phi": CLASSIC._replace(inert=("attention_bias", "fused_dense"), style="parallel", head_bias=True, qk_norm="?qk_layernorm:head", qk_form="layer", qk_norm_bias=True
     ),
-    "persimmon": replace(CLASSIC, qk_norm="?qk_layernorm:head", qk_form="layer", qk_norm_bias=True),
+    "persimmon": CLASSIC._replace(qk_norm="?qk_layernorm:head", qk_form="layer", qk_norm_bias=True),
     "stablelm": Layout(
         qkv="?use_qkv_bias", norm="layer", qk_norm="?qk_layernorm:per_head", qk_form="layer",
         style="?use_parallel_residual:parallel",
     ),
     "cohere": COHERE,
-    "cohere2": replace(COHERE, window="period4", inert=COHERE2_INERT),
-    "doge": replace(LLAMA, qk_norm="head", attention_extra=doge_mask, refuses=("is_moe",), window="every",
+    "cohere2": COHERE._replace(window="period4", inert=COHERE2_INERT),
+    "doge": LLAMA._replace(qk_norm="head", attention_extra=doge_mask, refuses=("is_moe",), window="every",
                     inert=("num_experts", "num_experts_per_tok", "keep_window_size"),
                     residual_vectors=("input_residual", "post_attention_residual")),
-    "diffllama": replace(LLAMA, attention_extra=differential, inert=("lambda_std_dev",)),
-    "gpt2": replace(CLASSIC, positions="learned"),
-    "gpt_bigcode": replace(CLASSIC, positions="learned", multi_query=True),
-    "gpt_neo": replace(CLASSIC, qkv=False, positions="learned", window="gpt_neo"),
-    "openai-gpt": replace(CLASSIC, positions="learned", final=False, style="outer"),
-    "gpt_neox": replace(
-        CLASSIC, qkv="?attention_bias", o="?attention_bias", style="?use_parallel_residual:parallel", parallel_norms=2
+    "diffllama": LLAMA._replace(attention_extra=differential, inert=("lambda_std_dev",)),
+    "gpt2": CLASSIC._replace(positions="learned"),
+    "gpt_bigcode": CLASSIC._replace(positions="learned", multi_query=True),
+    "gpt_neo": CLASSIC._replace(qkv=False, positions="learned", window="gpt_neo"),
+    "openai-gpt": CLASSIC._replace(positions="learned", final=False, style="outer"),
+    "gpt_neox": CLASSIC._replace(qkv="?attention_bias", o="?attention_bias", style="?use_parallel_residual:parallel", parallel_norms=2
     ),
-    "gptj": replace(CLASSIC, qkv=False, o=False, style="parallel", head_bias=True),
-    "codegen": replace(CLASSIC, qkv=False, o=False, style="parallel", head_bias=True),
-    "biogpt": replace(CLASSIC, positions="learned", position_offset=2),
-    "xglm": replace(CLASSIC, positions="sinusoidal"),
-    "ctrl": replace(CLASSIC, positions="sinusoidal", head_bias=True),
-    "bloom": replace(CLASSIC, positions="alibi", embed_norm=True),
+    "gptj": CLASSIC._replace(qkv=False, o=False, style="parallel", head_bias=True),
+    "codegen": CLASSIC._replace(qkv=False, o=False, style="parallel", head_bias=True),
+    "biogpt": CLASSIC._replace(positions="learned", position_offset=2),
+    "xglm": CLASSIC._replace(positions="sinusoidal"),
+    "ctrl": CLASSIC._replace(positions="sinusoidal", head_bias=True),
+    "bloom": CLASSIC._replace(positions="alibi", embed_norm=True),
 }  # fmt: skip
 
 
@@ -188,10 +184,10 @@ def norm_of(fields: Fields, layout: Layout, size: int) -> Norm:
     """The family's norm of that many channels."""
     if layout.norm == "none":
         classic = fields.model_type == "olmo"
-        return Norm(size, "layer" if classic else "rms", learned=False, eps=1e-5 if classic else 1e-6)
+        return Norm(size, "layer" if classic else "rms", learned=False, eps=1e-5 if classic else forward.norm_eps(fields))
     if layout.norm == "rms":
         return rms(size, fields, offset=layout.norm_offset)
-    return layer_norm(size, fields, bias=switch(fields, layout.norm_bias))
+    return replace(layer_norm(size, fields, bias=switch(fields, layout.norm_bias)), offset=layout.norm_offset)
 
 
 QK_NORMS: dict[str, QkNorm] = {
@@ -215,27 +211,17 @@ def qk_norm_of(fields: Fields, layout: Layout) -> QkNorm:
     return QK_NORMS[choice(fields, layout.qk_norm, "none")]
 
 
-def alibi_max(fields: Fields) -> float:
-    """MPT's largest bias stands in a block of its own."""
-    block = fields.mapping("attn_config") if fields.model_type == "mpt" else {}
-    value = block.get("alibi_bias_max", 8.0)
-    return float(value) if isinstance(value, (int, float)) else 8.0
-
-
 def positions_of(fields: Fields, layout: Layout, width: int, kind: str = "") -> Positions | None:
     """What a layer's attention does with positions."""
     match layout.positions:
         case "rope":
             return rope(fields, width, kind)
         case "alibi":
-            return Alibi(max_bias=alibi_max(fields))
+            return Alibi(max_bias=forward.alibi_max(fields))
         case "sinusoidal":
             return Sinusoidal()
         case _:
             return None
-
-
-AFTER_ROPE = ("hunyuan_v1_dense", "hunyuan_v1_moe", "nanochat")
 
 
 def attention(fields: Fields, layout: Layout, d: int, scope: Scope = FULL, extra: tuple[Weight, ...] = ()) -> Attention:
@@ -256,9 +242,8 @@ def attention(fields: Fields, layout: Layout, d: int, scope: Scope = FULL, extra
         qk_norm=qk_norm_of(fields, layout), qk_norm_form=layout.qk_form, qk_norm_bias=layout.qk_norm_bias,
         sinks=layout.sinks, gate=layout.gate, positions=positions_of(fields, layout, width, kind), extra=extra,
         softcap=forward.maybe(fields, "attn_logit_softcapping"), scale=forward.attention_scale(fields, width),
-        qk_norm_eps=forward.maybe(fields, "rms_norm_eps", "layer_norm_eps", "norm_eps")
-        or forward.CLASS_EPS.get(fields.model_type), qk_norm_offset=layout.norm_offset and layout.norm == "rms",
-        differential=layout.attention_extra is differential, qk_norm_after_rope=fields.model_type in AFTER_ROPE, clip=forward.clip(fields),
+        qk_norm_eps=forward.norm_eps(fields), qk_norm_offset=layout.norm_offset and layout.norm == "rms",
+        differential=layout.attention_extra is differential, qk_norm_after_rope=fields.model_type in forward.AFTER_ROPE, clip=forward.clip(fields),
     )  # fmt: skip
 
 
@@ -303,13 +288,13 @@ def build(fields: Fields, layout: Layout) -> Architecture:
     norm = norm_of(fields, layout, d)
     ffn, style = feed_forward(fields, layout, d), style_of(fields, layout)
     residual = tuple(Named("", Extra((Weight(name, (d,), "scalar"),))) for name in layout.residual_vectors)
-    made: dict[Scope, Layer] = {}
+    made: dict[tuple[Scope, bool], Layer] = {}
     layers = []
-    for scope in windows.layer_scopes(fields, layout.window, count):
-        if scope not in made:
-            mixer = attention(fields, layout, d, scope)
-            made[scope] = block(mixer, ffn, norm, style=style, parallel_norms=layout.parallel_norms, residual=residual)
-        layers.append(made[scope])
+    for key in windows.turned(fields, windows.layer_scopes(fields, layout.window, count)):
+        if key not in made:
+            mixer = attention(fields, layout if key[1] else layout._replace(positions="none"), d, key[0])
+            made[key] = block(mixer, ffn, norm, style=style, parallel_norms=layout.parallel_norms, residual=residual)
+        layers.append(made[key])
     stem = []
     if layout.positions == "learned":
         stem.append(

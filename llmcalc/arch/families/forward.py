@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from llmcalc.arch.fields import ABSENT, Fields
-from llmcalc.arch.model import Layer, Named
-from llmcalc.arch.moe import MixtureOfExperts
+from llmcalc.arch.model import Layer
+
+if TYPE_CHECKING:
+    from llmcalc.arch.moe import MixtureOfExperts
 
 # Epsilons of the classes whose own is not the usual 1e-6 (RMSNorm) or 1e-5 (LayerNorm); a file's own wins.
 CLASS_EPS: dict[str, float] = {
@@ -47,6 +50,14 @@ def maybe(fields: Fields, *names: str) -> float | None:
     """A finite number, or None."""
     value = number(fields, *names, null=math.nan)
     return None if math.isnan(value) else value
+
+
+def numbers(fields: Fields, name: str, count: int) -> tuple[float, ...]:
+    """So many numbers, ones where the file has none."""
+    value = quiet(fields, name)
+    if isinstance(value, list) and len(value) == count and all(isinstance(x, (int, float)) for x in value):
+        return tuple(float(x) for x in value)
+    return (1.0,) * count
 
 
 def whole(fields: Fields, *names: str, null: int) -> int:
@@ -113,8 +124,8 @@ def scaled_layers(fields: Fields, layers: list[Layer]) -> list[Layer]:
 def attention_scale(fields: Fields, head_dim: int) -> float | None:
     """What the scores are multiplied by where it is not one over the root of the head's width."""
     if fields.model_type.startswith("gemma") or fields.model_type == "vaultgemma":
-        scalar = maybe(fields, "query_pre_attn_scalar")
-        return 1.0 / math.sqrt(scalar) if scalar else None
+        scalar = number(fields, "query_pre_attn_scalar", null=0.0)
+        return 1.0 / math.sqrt(scalar) if scalar > 0 else None
     if fields.model_type.startswith(("granite", "bamba")):
         return maybe(fields, "attention_multiplier")
     if fields.model_type == "gpt_neo":
@@ -161,6 +172,21 @@ def position_scale(fields: Fields) -> tuple[float, float, int] | None:
     if not isinstance(beta, (int, float)) or not isinstance(original, (int, float)):
         return None
     return float(beta), float(original), 0
+
+
+AFTER_ROPE = ("hunyuan_v1_dense", "hunyuan_v1_moe", "nanochat")  # q and k are rotated first and normed then
+
+
+def alibi_max(fields: Fields) -> float:
+    """MPT's largest bias stands in a block of its own."""
+    block = fields.mapping("attn_config") if fields.model_type == "mpt" else {}
+    value = block.get("alibi_bias_max", 8.0)
+    return float(value) if isinstance(value, (int, float)) else 8.0
+
+
+def norm_eps(fields: Fields) -> float | None:
+    """The epsilon of norms inside a mixer."""
+    return maybe(fields, "rms_norm_eps", "layer_norm_eps", "norm_eps") or CLASS_EPS.get(fields.model_type)
 
 
 def clip(fields: Fields) -> float | None:

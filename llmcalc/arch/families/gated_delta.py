@@ -100,7 +100,7 @@ def lara_mini(fields: Fields) -> Architecture:
         if kind == "linear":
             layers[kind] = block(delta(fields, d), ffn, norm, mixer_name="linear_attn")
         else:
-            layout = LARA if kind == "sliding" else replace(LARA, positions="none")
+            layout = LARA if kind == "sliding" else LARA._replace(positions="none")
             scope = Scope("sliding", fields.integer("sliding_window")) if kind == "sliding" else FULL
             layers[kind] = block(attention(fields, layout, d, scope), ffn, norm)
     return decoder(fields, [layers[kind] for kind in types], width=d, final=norm)
@@ -120,11 +120,11 @@ def olmo_hybrid(fields: Fields) -> Architecture:
     mixer = GatedDelta(
         d, keys, values, width, fields.integer("linear_value_head_dim", null=2 * width),
         fields.integer("linear_conv_kernel_dim"), state_dtype(fields), layout="separate",
-        norm_eps=forward.number(fields, "rms_norm_eps", null=1e-6),
+        norm_eps=1e-5,
         negative=forward.flag(fields, "linear_allow_neg_eigval"),
     )  # fmt: skip
     rotates = fields.mapping("rope_parameters").get("rope_theta") or fields.raw("rope_theta")
-    layout = OLMO if rotates else replace(OLMO, positions="none")
+    layout = OLMO if rotates else OLMO._replace(positions="none")
     full: Attention = attention(fields, layout, d)
     norm = rms(d, fields)
     ffn = FeedForward(d, fields.integer("intermediate_size"), activation=fields.text("hidden_act"))

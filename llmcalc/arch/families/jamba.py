@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Spec
 from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, rms
@@ -11,6 +14,7 @@ from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer, Parallel, Sublayer
 from llmcalc.arch.moe import MixtureOfExperts
+from llmcalc.arch.ssm import Mamba2
 
 NAMES = ("input_layernorm", "", "pre_ff_layernorm", "")
 MIXED = ("linear", "full")
@@ -121,6 +125,22 @@ def falcon_h1(fields: Fields) -> Architecture:
     full = attention(fields, Layout(qkv="?attention_bias", o="?attention_bias"), d)
     norm, bias = rms(d, fields), fields.flag("mlp_bias")
     ffn = FeedForward(d, fields.integer("intermediate_size"), activation=fields.text("hidden_act"), bias=bias)
+    full, scan, ffn = multiplied(fields, full, scan, ffn)
     both = Parallel((Sublayer("self_attn", full), Sublayer("mamba", scan)))
     layer = block(both, ffn, norm, mixer_name="", ffn_name="feed_forward", names=NAMES)
     return decoder(fields, [layer] * count, width=d, final=norm, final_name="model.final_layernorm")
+
+
+def multiplied(
+    fields: Fields, full: Attention, scan: Mamba2, ffn: FeedForward
+) -> tuple[Attention, Mamba2, FeedForward]:
+    """Falcon-H1's factors (maximal update parametrisation)."""
+    names = ("attention_in_multiplier", "key_multiplier", "attention_out_multiplier")
+    attention_factors = tuple(forward.number(fields, name, null=1.0) for name in names)
+    outside = [forward.number(fields, name, null=1.0) for name in ("ssm_in_multiplier", "ssm_out_multiplier")]
+    inside, both = forward.numbers(fields, "ssm_multipliers", 5), forward.numbers(fields, "mlp_multipliers", 2)
+    return (
+        replace(full, multipliers=(attention_factors[0], attention_factors[1], attention_factors[2])),
+        replace(scan, multipliers=(*outside, *inside)),
+        replace(ffn, multipliers=(both[0], both[1])),
+    )

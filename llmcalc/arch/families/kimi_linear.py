@@ -90,7 +90,10 @@ def delta(fields: Fields, d: int) -> KimiDelta:
         for name in ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
     )
     full = block is not None and block.flag("use_full_rank_gate")
-    return KimiDelta(d, heads, width, kernel, gate="full" if full else "low_rank", state_dtype=state_dtype(fields))
+    return KimiDelta(
+        d, heads, width, kernel, gate="full" if full else "low_rank", state_dtype=state_dtype(fields),
+        norm_eps=forward.number(fields, "rms_norm_eps", null=1e-6),
+    )  # fmt: skip
 
 
 def experts(fields: Fields, d: int) -> MixtureOfExperts:

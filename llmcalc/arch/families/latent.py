@@ -9,11 +9,11 @@ from llmcalc.arch.base import Norm, Spec
 from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, divide, rms, rope
 from llmcalc.arch.families.moe import Experts, Placement, after_first, experts, typed
-from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.families.mtp import mtp_stack
+from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.latent import Indexer, LatentAttention
-from llmcalc.arch.model import Architecture, Layer, Named, Stack
+from llmcalc.arch.model import Architecture, Layer, Stack
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, head_width, layer_types, rms
 from llmcalc.arch.families.dense import Layout, attention
@@ -27,14 +29,29 @@ def read(fields: Fields) -> Architecture:
     width, norm = head_width(fields, d, heads), rms(d, fields)
     lightning = DecayAttention(
         d, heads, width, width, norm_size=heads * width, state_dtype=state_dtype(fields),
-        norm_eps=forward.number(fields, "rms_norm_eps", null=1e-6), layers=count,
+        layers=count,
     )  # fmt: skip
     ffn = forward.routed(fields, MixtureOfExperts(
         d, fields.integer("num_local_experts"), fields.integer("num_experts_per_tok"),
         fields.integer("intermediate_size"), activation=fields.text("hidden_act"),
     ))  # fmt: skip
-    layers = {"full": block(attention(fields, Layout(), d), ffn, norm), "linear": block(lightning, ffn, norm)}
+    layers = {
+        "full": replace(block(attention(fields, Layout(), d), ffn, norm), blend=blend(fields, "full_attn")),
+        "linear": replace(block(lightning, ffn, norm), blend=blend(fields, "linear_attn")),
+    }
     return decoder(fields, [layers[kind] for kind in order(fields, count)], width=d, final=norm)
+
+
+def blend(fields: Fields, kind: str) -> tuple[tuple[float, float], ...]:
+    """The factors of stream and output at attention and feed-forward, under either of their spellings."""
+    long = "full_attention" if kind == "full_attn" else "linear_attention"
+    return tuple(
+        (
+            forward.number(fields, f"{short}_alpha_factor", f"layernorm_{spelled}_alpha", null=1.0),
+            forward.number(fields, f"{short}_beta_factor", f"layernorm_{spelled}_beta", null=1.0),
+        )
+        for short, spelled in ((kind, long), ("mlp", "mlp"))
+    )
 
 
 def order(fields: Fields, count: int) -> list[str]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from llmcalc.arch.base import Norm, Scope, Spec, Weight
 from llmcalc.arch.families import forward, windows
 from llmcalc.arch.families.build import block, decoder
-from llmcalc.arch.families.mtp import mtp_stack
 from llmcalc.arch.families.dense import (
     LLAMA,
     QWEN3,
@@ -22,6 +20,7 @@ from llmcalc.arch.families.dense import (
     style_of,
     switch,
 )
+from llmcalc.arch.families.mtp import mtp_stack
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer, Stack
@@ -94,8 +93,7 @@ def flags(fields: Fields, layers: int) -> list[bool]:
 # -- what a sparse layer holds -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Experts:
+class Experts(NamedTuple):
     """The switches of a family's experts.
 
     width: the field of an expert's width. shared: where its shared expert's width comes from: ``count`` x width of an
@@ -180,7 +178,7 @@ HUNYUAN_INERT = tuple(
     vit_used_rms_norm xdrope_section video_start_id video_end_id eod_token_id
     """.split()
 )
-QWEN_LAYOUT = replace(QWEN3, window="upper")
+QWEN_LAYOUT = QWEN3._replace(window="upper")
 
 FAMILIES: dict[str, tuple[Layout, Experts]] = {
     "mixtral": (Layout(window="every"), Experts(width="intermediate_size")),
@@ -211,7 +209,7 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
         Experts(width="intermediate_size", router_bias=True, expert_bias=True, inert=("swiglu_limit",)),
     ),
     "granitemoe": (LLAMA, Experts(width="intermediate_size", inert=("mlp_bias",))),
-    "granitemoe_swa": (replace(LLAMA, sinks=True, window="typed"), Experts(width="intermediate_size")),
+    "granitemoe_swa": (LLAMA._replace(sinks=True, window="typed"), Experts(width="intermediate_size")),
     "granitemoeshared": (
         LLAMA,
         Experts(width="intermediate_size", shared="field", shared_field="shared_intermediate_size"),
@@ -251,6 +249,7 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
         Layout(qk_norm="head", window="exaone4"),
         Experts(flags, shared="count", correction="buffer", fp32_router=True, inert=("first_k_dense_replace",)),
     ),
+    "mellum": (QWEN3._replace(window="typed"), Experts(typed)),
     "aria_text": (LLAMA, Experts(width="intermediate_size", shared="count")),
     "afmoe": (
         Layout(style="sandwich", qk_norm="head", gate="elementwise", window="nth_global"),
@@ -280,12 +279,13 @@ def build(fields: Fields, layout: Layout, table: Experts) -> Architecture:
         fields.ignore("intermediate_size")  # the width of dense layers, and there are none
     refuse(fields, table.refuses)
     fields.ignore(*table.inert)
-    made: dict[tuple[Scope, bool], Layer] = {}
+    made: dict[tuple[Scope, bool, bool], Layer] = {}
     layers = []
-    for scope, is_sparse in zip(windows.layer_scopes(fields, layout.window, count), sparse, strict=True):
-        key = (scope, is_sparse)
+    places = windows.turned(fields, windows.layer_scopes(fields, layout.window, count))
+    for (scope, rotates), is_sparse in zip(places, sparse, strict=True):
+        key = (scope, rotates, is_sparse)
         if key not in made:
-            mixer = attention(fields, layout, d, scope)
+            mixer = attention(fields, layout if rotates else layout._replace(positions="none"), d, scope)
             made[key] = block(mixer, ffns[is_sparse], norm, style=style_of(fields, layout))
         layers.append(made[key])
     mtp = glm_mtp(fields, d, norm, layers[-1]) if table is GLM4 and norm is not None else ()

@@ -17,7 +17,7 @@ POSITION_OFFSET = 2
 def read(fields: Fields) -> Architecture:
     """OPT in all its sizes; OPT-350M is narrower at both ends and has no final norm."""
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
-    layout = replace(CLASSIC, qkv="?enable_bias", o="?enable_bias", mlp="?enable_bias", positions="learned")
+    layout = CLASSIC._replace(qkv="?enable_bias", o="?enable_bias", mlp="?enable_bias", positions="learned")
     affine = fields.flag("layer_norm_elementwise_affine", null=True)
     norm = replace(layer_norm(d, fields), learned=affine)
     before = fields.flag("do_layer_norm_before", null=True)

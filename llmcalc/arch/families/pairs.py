@@ -46,12 +46,13 @@ def assemble(
     width: int,
     tie: bool,
     logits_bias: bool = False,
+    scale: float = 1.0,
     max_positions: int | None = None,
 ) -> Architecture:
     """Both stacks and what the named class has behind them. The table stands with the decoder, which reads it last."""
     task = task_of(fields)
     rows = tokens.spec.rows if isinstance(tokens.spec, Embedding) else 0
-    head = _head(fields, task, rows, width)
+    head = _head(fields, task, rows, width, scale)
     ties = (("lm_head.weight", f"{tokens.name}.weight"),) if tie and task == "generate" else ()
     if logits_bias and task == "generate":  # a stored buffer of zeros
         head.append(tensor("final_logits_bias", (1, rows), "buffer"))
@@ -75,9 +76,9 @@ def assemble(
     )
 
 
-def _head(fields: Fields, task: Task, rows: int, width: int) -> list[Named]:
+def _head(fields: Fields, task: Task, rows: int, width: int, scale: float) -> list[Named]:
     if task == "generate":
-        return [Named("lm_head", Head(rows, width))]
+        return [Named("lm_head", Head(rows, width, scale=scale))]
     out = Projection(labels(fields), width, True)
     if task == "classify":
         name = "classification_head"

@@ -44,7 +44,8 @@ def recurrent_gemma(fields: Fields) -> Architecture:
     names = ("temporal_pre_norm", "", "channel_pre_norm", "")
     mixers = {
         "full": attention(fields, layout, d, scope),
-        "linear": RgLru(d, width, heads, fields.integer("conv1d_width"), state_dtype(fields)),
+        "linear": RgLru(d, width, heads, fields.integer("conv1d_width"), state_dtype(fields),
+                        fields.text("hidden_activation", null="gelu_pytorch_tanh")),
     }
     layers = {
         kind: block(mixer, ffn, norm, mixer_name="temporal_block", ffn_name="mlp_block", names=names)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 _DENSE = (
     "llama mistral ministral ministral3 internlm internlm2 internlm3 baichuan xverse orion minicpm cwm helium arcee "
-    "iquestcoder exaone granite granite_swa seed_oss smollm3 hyperclovax qwen2 qwen3 mellum gemma gemma2 vaultgemma "
+    "iquestcoder exaone granite granite_swa seed_oss smollm3 hyperclovax qwen2 qwen3 gemma gemma2 vaultgemma "
     "gemma3_text olmo olmo2 olmo3 exaone4 apertus phi3 glm glm4 hunyuan_v1_dense nemotron ernie4_5 bitnet nanochat "
     "starcoder2 jais2 phi persimmon gpt2 gpt_bigcode gpt_neo openai-gpt gpt_neox gptj codegen biogpt xglm ctrl bloom "
     "stablelm cohere cohere2 doge diffllama"
@@ -15,7 +15,7 @@ _DENSE = (
 _EXPERTS = (
     "mixtral qwen2_moe qwen3_moe qwen3_vl_moe_text qwen3_omni_moe_text olmoe flex_olmo phimoe gpt_oss granitemoe "
     "granitemoe_swa granitemoeshared glm4_moe glm4v_moe_text solar_open sarvam_moe dots1 minimax_m2 ernie4_5_moe "
-    "hunyuan_v1_moe hy_v3 exaone_moe afmoe aria_text"
+    "hunyuan_v1_moe hy_v3 exaone_moe afmoe aria_text mellum"
 )
 
 READERS: dict[str, str] = dict.fromkeys(_DENSE.split(), "dense")
@@ -44,6 +44,21 @@ _ENCODERS = "bert ernie roberta xlm-roberta camembert data2vec-text electra albe
 READERS |= dict.fromkeys(_ENCODERS.split(), "encoders")
 READERS |= dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers"), "t5")
 READERS |= {"blt": "blt"}
+_SWITCHED = (
+    "apertus1p5_text muse_glimmer_text gpt_neox_japanese flint kolibri1 beam glm_ocr_text paddleocr_vl_text "
+    "granite_docling_text granite4_vision_text cosmos3_edge_text emu3_text_model voxtral_realtime_text molmo2_text "
+    "deepseek_ocr2_text"
+)
+READERS |= dict.fromkeys(_SWITCHED.split(), "switched")
+READERS |= {"laguna": "varied", "step3p5": "varied", "cohere2_moe": "varied", "muse_spark_text": "muse"}
+READERS |= {"cpmant": "early", "modernbert-decoder": "early", "phi4flash": "sambay", "hunyuan_v1_moe": "hunyuan"}
+_LATER_REMOTE = "deci nemotron-nas grok-1 step1 rnj1 plamo3 step3_text longcat_flash_ngram"
+READERS |= dict.fromkeys(_LATER_REMOTE.split(), "later_remote")
+READERS |= {"minimax_m3_vl_text": "sparse", "qwen4_exp_text": "sparse"}
+READERS |= dict.fromkeys(("inkling_text", "inkling2_text", "inkling2_loop_text"), "inkling")
+READERS |= dict.fromkeys(
+    ("axk2", "hy_v4", "hy_v4_vl_text", "dots3_note_text", "mistral_large4_text", "glm5_next_text"), "latent_later"
+)
 _BART = "bart plbart mbart blenderbot blenderbot-small pegasus marian m2m_100 whisper"
 READERS |= dict.fromkeys(_BART.split(), "bart")
 _WRAPPERS = (
@@ -53,6 +68,15 @@ _WRAPPERS = (
     "voxtral kimi_k3 qwen3_omni_moe qwen3_omni_moe_thinker idefics2"
 )
 WRAPPERS: dict[str, str] = dict.fromkeys(_WRAPPERS.split(), "wrappers")
+_LATER_WRAPPERS = (
+    "step3p7 minimax_m3_vl mistral_large4 glm5_next muse_spark muse_glimmer inkling_mm_model inkling2 inkling2_loop "
+    "qwen4_exp hy_v4_vl dots3_note exaone4_5 apertus1p5 glmga glm_ocr paddleocr_vl granite_docling granite4_vision "
+    "molmo2 cosmos3_edge cosmos3_omni voxtral_realtime emu3 deepseek_vl deepseek_vl_hybrid janus got_ocr2 ovis2 "
+    "hyperclovax_vision_v2 lfm3_vl lighton_ocr minicpm_ocr minicpmv4_6 minicpmv4_7 nemotron_h_omni perception_lm "
+    "qianfan_ocr shieldgemma2 video_llama_3 video_llava fast_vlm audioflamingo3 musicflamingo granite_speech glmasr "
+    "qwen3_asr phi4_multimodal phi4mm deepseek_ocr2 step3_vl"
+)
+WRAPPERS |= dict.fromkeys(_LATER_WRAPPERS.split(), "wrappers")
 
 # Other spellings of a model_type: remote code, renamed classes, nested text blocks with a name of their own.
 ALIASES: dict[str, str] = {

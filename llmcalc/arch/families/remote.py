@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Norm
@@ -67,7 +66,7 @@ def bailing_moe(fields: Fields) -> Architecture:
     table = Experts(after_first, shared="count", correction="buffer" if balanced else "none", fp32_router=True)
     moe = experts(
         fields,
-        replace(table, shared="field", shared_field="moe_shared_expert_intermediate_size")
+        table._replace(shared="field", shared_field="moe_shared_expert_intermediate_size")
         if fields.has("moe_shared_expert_intermediate_size")
         else table,
         d,

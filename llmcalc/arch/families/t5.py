@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import BIDIRECTIONAL, FULL, SOURCE, Norm, Scope, Spec
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import embed, rms, table
 from llmcalc.arch.families.pairs import assemble, vector
 from llmcalc.arch.ffn import FeedForward
@@ -32,7 +33,8 @@ def read(fields: Fields) -> Architecture:
     tie = fields.flag("tie_word_embeddings", null=True)
     tokens = embed(fields, d, "shared")
     encoder, decoder = stack(fields, "encoder", d, count), stack(fields, "decoder", d, layers)
-    return assemble(fields, encoder, decoder, tokens, width=d, tie=tie)
+    scaled = forward.flag(fields, "scale_decoder_outputs", null=tie)
+    return assemble(fields, encoder, decoder, tokens, width=d, tie=tie, scale=d**-0.5 if scaled else 1.0)
 
 
 def stack(fields: Fields, name: StackName, d: int, count: int) -> Stack:
@@ -56,7 +58,7 @@ def attention(fields: Fields, d: int, scope: Scope) -> Attention:
     buckets = fields.integer("relative_attention_num_buckets")
     bias = RelativeBias(buckets, h, fields.integer("relative_attention_max_distance", null=128), owns=False)
     return Attention(
-        d, h, h, width, width, scope, cache="none" if scope.kind == "bidirectional" else "own", positions=bias
+        d, h, h, width, width, scope, cache="none" if scope.kind == "bidirectional" else "own", positions=bias, scale=1.0
     )
 
 
@@ -86,7 +88,8 @@ def layer(fields: Fields, name: StackName, own: Attention, ffn: Spec, norm: Norm
 def feed_forward(fields: Fields, d: int) -> FeedForward:
     """Gated where ``feed_forward_proj`` says so (v1.1, FLAN, mT5)."""
     form = fields.text("feed_forward_proj", null="relu")
-    return FeedForward(d, fields.integer("intermediate_size"), form.startswith("gated-"), form.removeprefix("gated-"))
+    act = "gelu_new" if form == "gated-gelu" else form.removeprefix("gated-")
+    return FeedForward(d, fields.integer("intermediate_size"), form.startswith("gated-"), act)
 
 
 def tables(fields: Fields, name: StackName, count: int) -> list[Named]:

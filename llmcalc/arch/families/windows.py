@@ -34,7 +34,7 @@ def typed(fields: Fields, layers: int) -> list[Scope]:
 
 def by_type(fields: Fields, types: list[str]) -> list[Scope]:
     """A scope for each entry of a list of layer kinds."""
-    window = fields.optional("sliding_window")
+    window = fields.optional("sliding_window", low=0)
     chunk = fields.optional("attention_chunk_size")
     if window is None and any(kind in SLIDING for kind in types):
         raise InvalidInputError(
@@ -118,9 +118,56 @@ def smollm3(fields: Fields, layers: int) -> list[Scope]:
     return [FULL if has_rope else Scope("sliding", window) for has_rope in rotary[:layers]]
 
 
+SLIDING_TURN = ("cohere2", "exaone4", "exaone_moe", "afmoe")
+
+
+def turned(fields: Fields, found: list[Scope]) -> list[tuple[Scope, bool]]:
+    """Each layer's scope, and whether it has rotary positions: not the full ones of hybrids, nor SmolLM3's marked ones."""
+    if fields.model_type == "smollm3":
+        marks = fields.integers("no_rope_layers")
+        nth = fields.integer("no_rope_layer_interval", null=4)
+        rotary = [bool(mark) for mark in marks] if marks else [(index + 1) % nth != 0 for index in range(len(found))]
+        if len(rotary) < len(found):
+            raise fields.wrong("no_rope_layers", f"{len(rotary)} entries", f"one for each of {len(found)} layers")
+        return list(zip(found, rotary, strict=False))
+    hybrid = fields.model_type in SLIDING_TURN and any(scope.kind == "sliding" for scope in found)
+    return [(scope, not hybrid or scope.kind == "sliding") for scope in found]
+
+
 def nth_global(fields: Fields, layers: int) -> list[Scope]:
     """One in ``global_attn_every_n_layers`` is full, the last of each group (AFMoE)."""
     return _with_types(fields, layers, every_nth_full(layers, fields.integer("global_attn_every_n_layers", null=4)))
+
+
+def period5(fields: Fields, layers: int) -> list[Scope]:
+    """One in five is full, the last of each group (Kolibri)."""
+    return _with_types(fields, layers, every_nth_full(layers, 5))
+
+
+def period6_end(fields: Fields, layers: int) -> list[Scope]:
+    """One in six is full, the last of each group, and so is the last layer (Beam)."""
+    return _with_types(fields, layers, every_nth_full(layers, 6, last_full=True))
+
+
+def from_end(fields: Fields, layers: int) -> list[Scope]:
+    """One in four is full, counted back from the last layer (Muse)."""
+    return _with_types(fields, layers, [(layers - 1 - index) % 4 == 0 for index in range(layers)])
+
+
+def flint(fields: Fields, layers: int) -> list[Scope]:
+    """The first two layers, every fourth from the second on and the last are full (Flint)."""
+    full = [index < 2 or index % 4 == 1 or index == layers - 1 for index in range(layers)]
+    return _with_types(fields, layers, full)
+
+
+def third(fields: Fields, layers: int) -> list[Scope]:
+    """One in ``global_attn_every_n_layers`` is full, the first of each group (ModernBERT); its window is half."""
+    period = fields.integer("global_attn_every_n_layers", null=3)
+    fields.ignore("sliding_window")
+    types = layer_types(fields, layers)
+    full = [index % period == 0 for index in range(layers)] if types is None else [t not in SLIDING for t in types]
+    window = fields.integer("local_attention") // 2
+    return [FULL if is_full or not window else Scope("sliding", window) for is_full in full]
 
 
 def gpt_neo(fields: Fields, layers: int) -> list[Scope]:
@@ -151,4 +198,9 @@ RULES: dict[str, Callable[[Fields, int], list[Scope]]] = {
     "gpt_neo": gpt_neo,
     "nth_global": nth_global,
     "smollm3": smollm3,
+    "period5": period5,
+    "period6_end": period6_end,
+    "from_end": from_end,
+    "flint": flint,
+    "third": third,
 }

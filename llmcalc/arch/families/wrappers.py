@@ -10,6 +10,7 @@ from llmcalc.arch.families import registry
 from llmcalc.arch.families.towers import READERS, projectors, tower
 from llmcalc.arch.families.towers.parts import tensor
 from llmcalc.arch.families.wraps import INERT, ROWS, TEXT_INERT, Wrapper
+from llmcalc.arch.families.wraps_later import LATER
 from llmcalc.arch.fields import ABSENT, Fields
 from llmcalc.arch.model import Architecture, Named, Stack, StackName
 from llmcalc.errors import UnsupportedArchitectureError
@@ -20,7 +21,7 @@ SIZES = ("max_position_embeddings", "model_max_length")
 
 def read(fields: Fields) -> Architecture:
     """A wrapper by its row of the table."""
-    row = ROWS[fields.model_type]
+    row = ROWS.get(fields.model_type) or LATER[fields.model_type]
     fields.ignore(*INERT, *row.inert)
     owner = fields
     if row.thinker:

@@ -24,7 +24,7 @@ def layer(fields: Fields, d: int) -> Layer:
 def stem(fields: Fields, d: int, prefix: str, *, positions: bool = True) -> list[Named]:
     """The convolutions over mel bins and the table of positions."""
     out = [
-        conv_at(f"{prefix}.conv1", (d, fields.integer("num_mel_bins"), 3)),
+        conv_at(f"{prefix}.conv1", (d, fields.integer("num_mel_bins"), 3), per_position=2),
         conv_at(f"{prefix}.conv2", (d, d, 3)),
     ]
     if positions:

@@ -33,12 +33,12 @@ def norm_at(name: str, size: int, *, bias: bool = True) -> Named:
     return Named(name, Norm(size, "layer" if bias else "rms", bias=bias))
 
 
-def conv_at(name: str, shape: tuple[int, ...], *, bias: bool = True) -> Named:
+def conv_at(name: str, shape: tuple[int, ...], *, bias: bool = True, per_position: int = 1) -> Named:
     """A convolution's kernel ``[out, in, ...]`` and its bias."""
     weights = [Weight("weight", shape, "conv")]
     if bias:
         weights.append(Weight("bias", shape[:1], "bias"))
-    return Named(name, Extra(tuple(weights)))
+    return Named(name, Extra(tuple(weights), per_position=per_position))
 
 
 def pair(fields: Fields, name: str) -> tuple[int, int]:

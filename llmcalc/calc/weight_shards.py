@@ -1,0 +1,167 @@
+"""Weights over devices: which rank holds which part of a tensor, and the bytes of the fullest rank.
+
+Matrices are cut by outputs (``column``) or inputs (``row``) and stored in their layout piece by piece, so that a cut
+which no whole group survives is an error; norms, routers, latent down-projections are on every rank; heads of keys and
+values are repeated where ranks are more; experts are spread over ``ep``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from llmcalc.arch.attention import Attention
+from llmcalc.arch.base import Weight
+from llmcalc.arch.model import Architecture, Stack
+from llmcalc.calc.sharding import stages
+from llmcalc.errors import InvalidInputError, UnsupportedFormatError
+from llmcalc.schemes.sites import Site
+
+if TYPE_CHECKING:
+    from llmcalc.calc.weights import Share
+
+Cut = tuple[int, ...]
+
+
+class Ranks(NamedTuple):
+    """Degrees of tensor, pipeline, expert and data parallelism; ``ep`` divides tp x dp."""
+
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    dp: int = 1
+
+    def check(self) -> None:
+        """Raises: InvalidInputError for degrees that do not fit together."""
+        if min(self) < 1:
+            raise InvalidInputError("--tp, --pp, --ep and --dp are at least 1")
+        if self.tp * self.dp % self.ep:
+            raise InvalidInputError(f"--ep {self.ep} does not divide tp x dp = {self.tp * self.dp}")
+
+    @property
+    def expert_tp(self) -> int:
+        """Into how many parts a single expert is cut: what ``ep`` leaves of the ranks it spreads over."""
+        return self.tp if self.ep == 1 else self.tp * self.dp // self.ep
+
+
+def largest_rank(
+    architecture: Architecture, found: Sequence[tuple[Site, tuple[Share, ...]]], ranks: Ranks, beside: int = 0
+) -> int:
+    """Bytes on the rank that holds most: of each pipeline stage its first rank, whose cuts are the largest.
+
+    Embeddings, towers and encoders are on the first stage, what follows the layers on the last, a tied table on both.
+    Raises: InvalidInputError where degrees do not divide what they cut.
+    """
+    ranks.check()
+    spans = stages(architecture.decoder.depth, ranks.pp)
+    sizes = [beside] * len(spans)
+    for site, parts in found:
+        for share in parts:
+            one = rank_bytes(site, share, ranks)
+            for index, held in enumerate(_held(architecture, site, share, spans)):
+                sizes[index] += one * held
+    return max(sizes)
+
+
+def _held(architecture: Architecture, site: Site, share: Share, spans: Sequence[range]) -> list[int]:
+    """How many blocks of a share each stage holds."""
+    stack = architecture.decoder
+    if site.stack != "decoder":
+        return [share.number, *[0] * (len(spans) - 1)]
+    if not site.blocks:
+        return _outside(stack, architecture, site, len(spans))
+    held = []
+    for span in spans:
+        called = {call.block for call in stack.calls if call.depth in span}
+        held.append(sum(block in called for block in share.blocks))
+    return held
+
+
+def _outside(stack: Stack, architecture: Architecture, site: Site, count: int) -> list[int]:
+    """Stem on the first stage, tail on the last; a table that is also the head on both."""
+    tail = {weight.name for named in stack.tail for weight in named.weights()}
+    tied = {source for _, source in architecture.ties}
+    if count == 1:
+        return [1]
+    first = 0 if site.name in tail else 1
+    last = 1 if site.name in tail or site.name in tied else 0
+    return [first, *[0] * (count - 2), last]
+
+
+def rank_bytes(site: Site, share: Share, ranks: Ranks) -> int:
+    """Bytes of one block's tensors on one rank."""
+    copies = share.copies
+    tp = ranks.tp
+    if site.weight.split == "expert":
+        copies, tp = -(-copies // ranks.ep), ranks.expert_tp
+    try:
+        return copies * share.layout.bytes(_cut(site, tp))
+    except UnsupportedFormatError as error:
+        raise InvalidInputError(f"--tp {ranks.tp} cuts {site.name} into pieces: {error.message}", error.hint) from None
+
+
+def _cut(site: Site, tp: int) -> Cut:
+    """The shape of a site's part on one rank."""
+    shapes = [_shape(site, weight, tp) for weight in site.weights]
+    return (sum(shape[0] for shape in shapes), *shapes[0][1:]) if len(shapes) > 1 else shapes[0]
+
+
+def _shape(site: Site, weight: Weight, tp: int) -> Cut:
+    shape = weight.shape
+    match weight.split:
+        case "column":
+            return (_rows(site, weight, tp), *shape[1:])
+        case "row" if len(shape) == 2:
+            return (shape[0], _divided(shape[1], tp, weight))
+        case "vocab":
+            return (-(-shape[0] // tp), *shape[1:])
+        case "expert":
+            return _expert(weight, tp)
+        case _:
+            return shape
+
+
+def _rows(site: Site, weight: Weight, tp: int) -> int:
+    """Rows on a rank; of keys and values at least one head."""
+    spec, rows = site.spec, weight.shape[0]
+    if isinstance(spec, Attention):
+        leaf = weight.name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
+        heads = spec.num_key_value_heads if leaf in ("k_proj", "v_proj", "k_norm") else spec.num_attention_heads
+        if leaf in ("k_proj", "v_proj", "k_norm") and tp > heads and rows % heads == 0:
+            _divided(tp, heads, weight, turned=True)
+            return rows // heads
+        if heads % tp and rows % heads == 0:
+            raise InvalidInputError(f"--tp {tp} does not divide the {heads} heads of {weight.name}")
+    return _divided(rows, tp, weight)
+
+
+def _expert(weight: Weight, tp: int) -> Cut:
+    """An expert's matrices: down by inputs, the others by outputs; the bias of down is whole."""
+    shape, down = weight.shape, "down_proj" in weight.name
+    if down:
+        return (shape[0], _divided(shape[1], tp, weight)) if len(shape) == 2 else shape
+    return (_divided(shape[0], tp, weight), *shape[1:])
+
+
+def _divided(whole: int, parts: int, weight: Weight, *, turned: bool = False) -> int:
+    if whole % parts:
+        text = (
+            f"--tp {whole} is no multiple of the {parts} heads" if turned else f"--tp {parts} does not divide {whole:,}"
+        )
+        raise InvalidInputError(f"{text} of {weight.name}", "choose a degree that divides the heads and widths")
+    return whole // parts
+
+
+def shared_out(architecture: Architecture, ranks: Ranks) -> list[str]:
+    """What is said of a model on several ranks: padding of its vocabulary, how experts are cut, what is not counted."""
+    rows, tp, said = architecture.vocab_size, ranks.tp, []
+    if ranks == Ranks():
+        return said
+    if rows % tp:
+        each = -(-rows // tp)
+        said.append(f"the vocabulary of {rows:,} is padded to {each * tp:,}, {each:,} rows on each of {tp} ranks")
+    if ranks.ep > 1 and ranks.expert_tp > 1:
+        said.append(f"each expert is cut into {ranks.expert_tp}: {tp * ranks.dp} ranks for --ep {ranks.ep}")
+    if architecture.mtp:
+        said.append("multi-token-prediction heads are not in the bytes of a device")
+    return said

@@ -1,0 +1,79 @@
+"""Options that name a device, or describe one by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from llmcalc.errors import InvalidInputError
+from llmcalc.hardware.catalogue import Device, describe
+from llmcalc.units import parse_rate, parse_size
+
+DEVICE = "Device"
+BYTES, FLOPS = ("B/s",), ("FLOP/s", "FLOPS", "OP/s")
+
+
+def _rate(name: str, units: tuple[str, ...]) -> Callable[[str], float]:
+    def read(text: str | float) -> float:
+        try:
+            return parse_rate(str(text), name, units)
+        except InvalidInputError as error:
+            raise typer.BadParameter(error.message) from None
+
+    return read
+
+
+def _size(text: str | int) -> int:
+    try:
+        return parse_size(str(text))
+    except InvalidInputError as error:
+        raise typer.BadParameter(error.message) from None
+
+
+Gpu = Annotated[
+    str | None, typer.Option("--gpu", metavar="NAME", help="An accelerator of the catalogue.", rich_help_panel=DEVICE)
+]
+Gpus = Annotated[
+    int | None, typer.Option("--gpus", min=1, max=2**20, help="How many; alone it means --tp.", rich_help_panel=DEVICE)
+]
+Memory = Annotated[
+    int | None,
+    typer.Option("--memory", parser=_size, metavar="SIZE", help="Of one device: 80GiB.", rich_help_panel=DEVICE),
+]
+Bandwidth = Annotated[
+    float | None,
+    typer.Option(
+        "--bandwidth", parser=_rate("bandwidth", BYTES), metavar="RATE", help="Of its memory: 3350GB/s.",
+        rich_help_panel=DEVICE,
+    ),
+]  # fmt: skip
+Peak = Annotated[
+    float | None,
+    typer.Option(
+        "--peak", parser=_rate("peak", FLOPS), metavar="RATE", help="Dense operations: 989e12, 989TFLOP/s.",
+        rich_help_panel=DEVICE,
+    ),
+]  # fmt: skip
+Link = Annotated[
+    float | None,
+    typer.Option(
+        "--link", parser=_rate("link", BYTES), metavar="RATE", help="To other devices, one way: 450GB/s.",
+        rich_help_panel=DEVICE,
+    ),
+]  # fmt: skip
+
+
+def described(
+    gpu: str | None,
+    memory: int | None = None,
+    bandwidth: float | None = None,
+    peak: float | None = None,
+    link: float | None = None,
+) -> Device:
+    """The device that the options name or describe.
+
+    Raises: NotFoundError, InvalidInputError.
+    """
+    return describe(gpu, memory=memory, bandwidth=bandwidth, peak=peak, link=link)

@@ -1,0 +1,1 @@
+"""Accelerators: what they can do at best, by their data sheets."""

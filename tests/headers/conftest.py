@@ -1,0 +1,3 @@
+from tests.sources.conftest import hub
+
+__all__ = ["hub"]

@@ -1,0 +1,268 @@
+"""Tiny configs of the families whose logits are compared, and what is left out of each to see the comparison fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from llmcalc.arch.attention import Attention
+from llmcalc.arch.base import FULL, Norm
+from llmcalc.arch.embedding import Embedding, Head
+from llmcalc.arch.ffn import FeedForward
+from llmcalc.arch.latent import LatentAttention
+from llmcalc.arch.linear import DecayAttention, GatedDelta
+from llmcalc.arch.moe import MixtureOfExperts
+from llmcalc.arch.positions import Alibi, Rope
+from llmcalc.arch.ssm import Mamba1, Mamba2
+from tests.oracle.leave_out import Change, but, layers
+from tests.oracle.parity import Case
+
+SMALL = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 128,
+         "num_key_value_heads": 2, "head_dim": 16, "rms_norm_eps": 1e-3, "tie_word_embeddings": False}  # fmt: skip
+BARE = {key: value for key, value in SMALL.items() if key != "rms_norm_eps"}
+GPT = {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "vocab_size": 128, "layer_norm_epsilon": 1e-3}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 10000.0,
+          "original_max_position_embeddings": 16}  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 16, "rope_theta": 10000.0}
+T5 = {"d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 4, "vocab_size": 128,
+      "relative_attention_num_buckets": 8, "relative_attention_max_distance": 20, "layer_norm_epsilon": 1e-3,
+      "decoder_start_token_id": 0, "pad_token_id": 0}
+LATENT = {"q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12,
+          "num_key_value_heads": 4, "head_dim": 8}  # fmt: skip
+SIGMOID = {"n_routed_experts": 8, "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2, "n_shared_experts": 1,
+           "moe_intermediate_size": 32, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5, "norm_topk_prob": True}
+MAMBA2 = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 2, "mamba_d_conv": 4,
+          "mamba_expand": 2, "mamba_chunk_size": 16}  # fmt: skip
+
+CONFIGS: dict[str, dict[str, object]] = {
+    "gpt2": {"model_type": "gpt2", **GPT},
+    "gpt_bigcode": {"model_type": "gpt_bigcode", **GPT, "multi_query": True},
+    "gpt_neo": {"model_type": "gpt_neo", "hidden_size": 64, "num_layers": 4, "num_heads": 4, "vocab_size": 128,
+                "max_position_embeddings": 64, "window_size": 8, "attention_types": [[["global", "local"], 2]]},
+    "gptj": {"model_type": "gptj", **GPT, "rotary_dim": 8},
+    "codegen": {"model_type": "codegen", **GPT, "rotary_dim": 8},
+    "gpt_neox": {"model_type": "gpt_neox", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+                 "num_attention_heads": 4, "vocab_size": 128, "rotary_pct": 0.25, "max_position_embeddings": 64},
+    "opt": {"model_type": "opt", "hidden_size": 64, "ffn_dim": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+            "vocab_size": 128, "max_position_embeddings": 64, "word_embed_proj_dim": 64},
+    "bloom": {"model_type": "bloom", "hidden_size": 64, "n_layer": 3, "n_head": 4, "vocab_size": 128,
+              "layer_norm_epsilon": 1e-3},
+    "mpt": {"model_type": "mpt", "d_model": 64, "n_layers": 3, "n_heads": 4, "vocab_size": 128, "max_seq_len": 64},
+    "falcon": {"model_type": "falcon", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 128,
+               "multi_query": True, "parallel_attn": True},
+    "falcon_new": {"model_type": "falcon", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+                   "vocab_size": 128, "new_decoder_architecture": True, "num_kv_heads": 2},
+    "falcon_alibi": {"model_type": "falcon", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+                     "vocab_size": 128, "alibi": True, "multi_query": False, "parallel_attn": False, "bias": True},
+    "llama": {"model_type": "llama", **SMALL, "max_position_embeddings": 128, "rope_parameters": LLAMA3},
+    "llama_linear": {"model_type": "llama", **SMALL, "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}},
+    "llama_dynamic": {"model_type": "llama", **SMALL, "max_position_embeddings": 16,
+                      "rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}},
+    "mistral": {"model_type": "mistral", **SMALL, "sliding_window": 8},
+    "qwen2": {"model_type": "qwen2", **SMALL, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1,
+              "rope_parameters": YARN, "max_position_embeddings": 128},
+    "qwen3": {"model_type": "qwen3", **SMALL, "rope_parameters": YARN, "max_position_embeddings": 128},
+    "gemma": {"model_type": "gemma", **SMALL, "tie_word_embeddings": True},
+    "gemma2": {"model_type": "gemma2", **SMALL, "sliding_window": 8, "query_pre_attn_scalar": 24, "tie_word_embeddings": True,
+               "attn_logit_softcapping": 3.0, "final_logit_softcapping": 3.0},
+    "gemma3": {"model_type": "gemma3_text", **SMALL, "num_hidden_layers": 6, "sliding_window": 8, "query_pre_attn_scalar": 24,
+               "sliding_window_pattern": 3, "tie_word_embeddings": True, "rope_parameters": {
+                   "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                   "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}},
+    "phi": {"model_type": "phi", **BARE, "layer_norm_eps": 1e-3, "partial_rotary_factor": 0.5, "qk_layernorm": True},
+    "phi3": {"model_type": "phi3", **SMALL, "sliding_window": 20, "max_position_embeddings": 128, "pad_token_id": 0,
+             "original_max_position_embeddings": 16, "rope_parameters": {
+                 "rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 16,
+                 "long_factor": [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], "short_factor": [1.0] * 8}},
+    "cohere": {"model_type": "cohere", **BARE, "layer_norm_eps": 1e-3, "use_qk_norm": True, "logit_scale": 0.25, "tie_word_embeddings": True},
+    "cohere2": {"model_type": "cohere2", **BARE, "layer_norm_eps": 1e-3, "num_hidden_layers": 4, "sliding_window": 8, "tie_word_embeddings": True},
+    "starcoder2": {"model_type": "starcoder2", **BARE, "norm_epsilon": 1e-3, "sliding_window": 8, "use_bias": True},
+    "stablelm": {"model_type": "stablelm", **BARE, "layer_norm_eps": 1e-3, "partial_rotary_factor": 0.25, "use_qkv_bias": True},
+    "persimmon": {"model_type": "persimmon", **BARE, "layer_norm_eps": 1e-3, "num_key_value_heads": 4, "qk_layernorm": True},
+    "glm4": {"model_type": "glm4", **SMALL, "partial_rotary_factor": 0.5, "pad_token_id": 0},
+    "olmo": {"model_type": "olmo", **SMALL, "clip_qkv": 2.0},
+    "olmo2": {"model_type": "olmo2", **SMALL},
+    "olmo3": {"model_type": "olmo3", **SMALL, "num_hidden_layers": 4, "sliding_window": 8},
+    "exaone4": {"model_type": "exaone4", **SMALL, "num_hidden_layers": 4, "sliding_window": 8, "sliding_window_pattern": 4},
+    "granite": {"model_type": "granite", **SMALL, "embedding_multiplier": 6.0, "logits_scaling": 4.0,
+                "residual_multiplier": 0.3, "attention_multiplier": 0.3},
+    "nemotron": {"model_type": "nemotron", **BARE, "norm_eps": 1e-3, "partial_rotary_factor": 0.5},
+    "smollm3": {"model_type": "smollm3", **SMALL, "num_hidden_layers": 4, "pad_token_id": 0},
+    "ernie4_5": {"model_type": "ernie4_5", **SMALL, "use_bias": True},
+    "seed_oss": {"model_type": "seed_oss", **SMALL},
+    "hunyuan": {"model_type": "hunyuan_v1_dense", **SMALL},
+    "nanochat": {"model_type": "nanochat", **SMALL},
+    "mixtral": {"model_type": "mixtral", **SMALL, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 8},
+    "qwen2_moe": {"model_type": "qwen2_moe", **SMALL, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+                  "shared_expert_intermediate_size": 48, "decoder_sparse_step": 1},
+    "qwen3_moe": {"model_type": "qwen3_moe", **SMALL, "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32,
+                  "norm_topk_prob": True},
+    "olmoe": {"model_type": "olmoe", **SMALL, "num_experts": 6, "num_experts_per_tok": 2},
+    "granitemoe": {"model_type": "granitemoe", **SMALL, "num_local_experts": 6, "num_experts_per_tok": 2,
+                   "residual_multiplier": 0.4, "attention_multiplier": 0.3, "embedding_multiplier": 3.0},
+    "glm4_moe": {"model_type": "glm4_moe", **SMALL, **SIGMOID, "partial_rotary_factor": 0.5, "use_qk_norm": True},
+    "gpt_oss": {"model_type": "gpt_oss", **SMALL, "num_hidden_layers": 4, "num_local_experts": 6, "num_experts_per_tok": 2,
+                "sliding_window": 8, "max_position_embeddings": 128,
+                "rope_parameters": {**YARN, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}},
+    "llama4": {"model_type": "llama4_text", **SMALL, "intermediate_size_mlp": 80, "num_hidden_layers": 4,
+               "num_local_experts": 4, "num_experts_per_tok": 2, "interleave_moe_layer_step": 2, "attention_chunk_size": 8,
+               "floor_scale": 4, "attn_scale": 0.5, "no_rope_layer_interval": 2, "pad_token_id": 0},
+    "deepseek_v3": {"model_type": "deepseek_v3", **SMALL, **LATENT, **SIGMOID, "max_position_embeddings": 128,
+                    "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7}},
+    "deepseek_v2": {"model_type": "deepseek_v2", **SMALL, **LATENT, **SIGMOID, "topk_method": "group_limited_greedy",
+                    "norm_topk_prob": False},
+    "deepseek_v32": {"model_type": "deepseek_v32", **SMALL, **LATENT, **SIGMOID, "index_topk": 6, "index_n_heads": 4,
+                     "index_head_dim": 16},
+    "minicpm3": {"model_type": "minicpm3", **SMALL, **LATENT, "scale_emb": 3, "scale_depth": 1.4, "dim_model_base": 32},
+    "qwen3_next": {"model_type": "qwen3_next", **SMALL, "num_hidden_layers": 4, "num_experts": 6, "num_experts_per_tok": 2,
+                   "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48, "linear_num_key_heads": 2,
+                   "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 24,
+                   "partial_rotary_factor": 0.25},
+    "olmo_hybrid": {"model_type": "olmo_hybrid", **SMALL, "num_hidden_layers": 4, "pad_token_id": 0,
+                    "linear_key_head_dim": 16, "linear_value_head_dim": 16},
+    "kimi_linear": {"model_type": "kimi_linear", **SMALL, **LATENT, "q_lora_rank": None, "num_hidden_layers": 4,
+                    "linear_num_heads": 4, "linear_head_dim": 16, "linear_conv_kernel_dim": 4, "pad_token_id": 0,
+                    "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+                    "num_experts": 8, "num_experts_per_token": 3, "num_shared_experts": 1, "num_expert_group": 4,
+                    "topk_group": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 1, "moe_renormalize": True,
+                    "routed_scaling_factor": 2.5},
+    "mamba": {"model_type": "mamba", "hidden_size": 64, "state_size": 16, "num_hidden_layers": 3, "vocab_size": 128},
+    "falcon_mamba": {"model_type": "falcon_mamba", "hidden_size": 64, "state_size": 16, "num_hidden_layers": 3, "vocab_size": 128},
+    "mamba2": {"model_type": "mamba2", "hidden_size": 64, "num_heads": 8, "head_dim": 16, "state_size": 16, "n_groups": 2,
+               "num_hidden_layers": 3, "vocab_size": 128, "chunk_size": 16},
+    "jamba": {"model_type": "jamba", **SMALL, "num_hidden_layers": 4, "attn_layer_period": 4, "attn_layer_offset": 1,
+              "num_experts": 4, "num_experts_per_tok": 2, "mamba_d_state": 16, "mamba_dt_rank": 8, "use_mamba_kernels": False},
+    "bamba": {"model_type": "bamba", **SMALL, **MAMBA2, "num_hidden_layers": 3, "attn_layer_indices": [1]},
+    "granitemoehybrid": {"model_type": "granitemoehybrid", **SMALL, **MAMBA2, "num_hidden_layers": 3, "num_local_experts": 4,
+                         "num_experts_per_tok": 2, "shared_intermediate_size": 48, "residual_multiplier": 0.4,
+                         "attention_multiplier": 0.3, "embedding_multiplier": 3.0, "logits_scaling": 2.0,
+                         "layer_types": ["mamba", "attention", "mamba"]},
+    "nemotron_h": {"model_type": "nemotron_h", **BARE, "layer_norm_epsilon": 1e-3, "hybrid_override_pattern": "M*-ME", "mamba_num_heads": 8,
+                   "mamba_head_dim": 16, "ssm_state_size": 16, "n_groups": 2, "chunk_size": 16, "n_routed_experts": 4,
+                   "num_experts_per_tok": 2, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 48},
+    "lfm2": {"model_type": "lfm2", **SMALL, "layer_types": ["conv", "full_attention", "conv"], "conv_L_cache": 3,
+             "block_auto_adjust_ff_dim": False, "norm_eps": 1e-3},
+    "minimax": {"model_type": "minimax", **SMALL, "num_local_experts": 4, "num_experts_per_tok": 2, "block_size": 8,
+                "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+                "full_attn_alpha_factor": 1.5, "full_attn_beta_factor": 0.7, "linear_attn_alpha_factor": 1.3,
+                "linear_attn_beta_factor": 0.8, "mlp_alpha_factor": 0.9, "mlp_beta_factor": 1.2},
+    "recurrent_gemma": {"model_type": "recurrent_gemma", **SMALL, "lru_width": 64, "attention_window_size": 8,
+                        "block_types": ["recurrent", "recurrent", "attention"], "logits_soft_cap": 3.0},
+    "t5": {"model_type": "t5", **T5, "feed_forward_proj": "relu"},
+    "t5_v11": {"model_type": "t5", **T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "umt5": {"model_type": "umt5", **T5, "feed_forward_proj": "gated-gelu"},
+    "falcon_h1": {"model_type": "falcon_h1", **SMALL, **MAMBA2, "mamba_d_ssm": 128, "attention_in_multiplier": 0.8, "key_multiplier": 1.4,
+                  "attention_out_multiplier": 1.3, "ssm_in_multiplier": 1.2, "ssm_out_multiplier": 0.6, "mlp_multipliers": [0.7, 1.4],
+                  "ssm_multipliers": [0.9, 1.1, 0.8, 1.2, 0.7], "embedding_multiplier": 2.0, "lm_head_multiplier": 0.5},
+    "rwkv": {"model_type": "rwkv", "hidden_size": 64, "num_hidden_layers": 3, "vocab_size": 128, "context_length": 64},
+}  # fmt: skip
+
+# transformers' eager Falcon adds its ALiBi twice, in the mask and in the scores.
+KERNELS = {"falcon_alibi": "sdpa"}
+
+NO_SCALING = but(Attention, positions=lambda spec: spec.positions and replace(spec.positions, scaling=()))
+NOT_PARTIAL = but(Attention, positions=lambda spec: spec.positions and replace(spec.positions, width=spec.head_dim))
+IN_HALVES = but(Attention, positions=lambda spec: spec.positions and replace(spec.positions, interleaved=False))
+NO_WINDOW = but(Attention, scope=FULL)
+NO_POSITIONS = but(Attention, positions=None)
+NO_QK_NORM = but(Attention, qk_norm="none")
+NO_OFFSET = but(Norm, offset=False)
+PLAIN_SCALE = but(Attention, scale=None)
+NO_RENORM = but(MixtureOfExperts, norm_topk_prob=False)
+EVERYWHERE = but(Attention, positions=Rope(10_000.0, 16))
+
+WITHOUT: dict[str, dict[str, Change]] = {
+    "gpt2": {"tanh GELU": but(FeedForward, activation="gelu"), "positions": but(Embedding, offset=1)},
+    "gpt_neo": {"window": NO_WINDOW, "unscaled scores": PLAIN_SCALE},
+    "gptj": {"interleaving": IN_HALVES, "partial rotation": NOT_PARTIAL, "parallel block": layers(parallel=False)},
+    "gpt_neox": {"partial rotation": NOT_PARTIAL, "parallel block": layers(parallel=False)},
+    "opt": {"offset of positions": but(Embedding, offset=0)},
+    "bloom": {"ALiBi": NO_POSITIONS, "tanh GELU": but(FeedForward, activation="gelu")},
+    "mpt": {"ALiBi": NO_POSITIONS},
+    "falcon": {"rotary positions": NO_POSITIONS, "parallel block": layers(parallel=False)},
+    "falcon_alibi": {"ALiBi": NO_POSITIONS, "its scaling": but(Attention, positions=Alibi())},
+    "llama": {"rope scaling": NO_SCALING},
+    "llama_linear": {"rope scaling": NO_SCALING},
+    "llama_dynamic": {"rope scaling": NO_SCALING},
+    "mistral": {"window": NO_WINDOW},
+    "qwen2": {"window": NO_WINDOW, "YaRN": NO_SCALING},
+    "qwen3": {"q/k norm": NO_QK_NORM, "YaRN": NO_SCALING},
+    "gemma": {"norm offset": NO_OFFSET, "embedding scale": but(Embedding, scale=1.0)},
+    "gemma2": {"soft cap of scores": but(Attention, softcap=None), "soft cap of logits": but(Head, softcap=None),
+               "window": NO_WINDOW, "norm offset": NO_OFFSET, "query scalar": PLAIN_SCALE,
+               "embedding scale": but(Embedding, scale=1.0)},
+    "gemma3": {"window": NO_WINDOW, "rope scaling": NO_SCALING, "q/k norm": NO_QK_NORM, "norm offset": NO_OFFSET,
+               "local base": but(Attention, positions=lambda spec: replace(spec.positions, theta=1e6)),
+               "offset of q/k norm": but(Attention, qk_norm_offset=False)},
+    "phi": {"partial rotation": NOT_PARTIAL, "q/k norm": NO_QK_NORM, "parallel block": layers(parallel=False)},
+    "phi3": {"LongRoPE": NO_SCALING, "window": NO_WINDOW},
+    "cohere": {"logit scale": but(Head, scale=1.0), "interleaving": IN_HALVES, "q/k norm": NO_QK_NORM},
+    "cohere2": {"layers without positions": EVERYWHERE, "window": NO_WINDOW},
+    "starcoder2": {"window": NO_WINDOW},
+    "stablelm": {"partial rotation": NOT_PARTIAL},
+    "persimmon": {"q/k norm": NO_QK_NORM, "squared ReLU": but(FeedForward, activation="relu")},
+    "glm4": {"interleaving": IN_HALVES, "partial rotation": NOT_PARTIAL},
+    "olmo": {"clamp": but(Attention, clip=None)},
+    "olmo2": {"q/k norm": NO_QK_NORM},
+    "olmo3": {"window": NO_WINDOW},
+    "exaone4": {"window": NO_WINDOW, "layers without positions": EVERYWHERE},
+    "granite": {"residual multiplier": layers(residual_scale=1.0), "attention multiplier": PLAIN_SCALE,
+                "embedding multiplier": but(Embedding, scale=1.0), "logits scaling": but(Head, scale=1.0)},
+    "nemotron": {"norm offset": NO_OFFSET, "squared ReLU": but(FeedForward, activation="relu")},
+    "smollm3": {"layers without positions": EVERYWHERE},
+    "hunyuan": {"norm after rotation": but(Attention, qk_norm_after_rope=False)},
+    "nanochat": {"direction of rotation": but(Attention, positions=lambda spec: replace(spec.positions, backwards=False)),
+                 "soft cap of logits": but(Head, softcap=None), "q/k norm": NO_QK_NORM},
+    "mixtral": {"window": NO_WINDOW, "renormalised scores": NO_RENORM},
+    "qwen2_moe": {"gate of the shared expert": but(MixtureOfExperts, shared_gate=False),
+                  "raw scores": but(MixtureOfExperts, norm_topk_prob=True)},
+    "qwen3_moe": {"renormalised scores": NO_RENORM, "q/k norm": NO_QK_NORM},
+    "olmoe": {"raw scores": but(MixtureOfExperts, norm_topk_prob=True)},
+    "granitemoe": {"residual multiplier": layers(residual_scale=1.0), "renormalised scores": NO_RENORM},
+    "glm4_moe": {"router bias": but(MixtureOfExperts, correction="none"), "groups": but(MixtureOfExperts, n_group=1),
+                 "scaling factor": but(MixtureOfExperts, routed_scaling_factor=1.0)},
+    "gpt_oss": {"sinks": but(Attention, sinks=False), "window": NO_WINDOW, "YaRN": NO_SCALING,
+                "clamped SwiGLU": but(MixtureOfExperts, swiglu_limit=None),
+                "router bias": but(MixtureOfExperts, router_bias=False),
+                "expert bias": but(MixtureOfExperts, expert_bias=False)},
+    "llama4": {"chunks": NO_WINDOW, "temperature": but(Attention, temperature=None), "q/k norm": NO_QK_NORM,
+               "scores on the input": but(MixtureOfExperts, scale_input=False), "interleaving": IN_HALVES,
+               "layers without positions": EVERYWHERE},
+    "deepseek_v3": {"router bias": but(MixtureOfExperts, correction="none"), "groups": but(MixtureOfExperts, n_group=1),
+                    "sigmoid": but(MixtureOfExperts, scoring="softmax"), "renormalised scores": NO_RENORM,
+                    "scaling factor": but(MixtureOfExperts, routed_scaling_factor=1.0),
+                    "shared expert": but(MixtureOfExperts, shared=None), "mscale": but(LatentAttention, scale=None),
+                    "YaRN": but(LatentAttention, positions=lambda spec: replace(spec.positions, scaling=())),
+                    "interleaving": but(LatentAttention, positions=lambda spec: replace(spec.positions, interleaved=False))},
+    "deepseek_v2": {"groups": but(MixtureOfExperts, n_group=1), "best of a group": but(MixtureOfExperts, group_score="top2")},
+    "deepseek_v32": {"indexer": but(LatentAttention, index_topk=None)},
+    "minicpm3": {"residual scale": layers(residual_scale=1.0), "embedding scale": but(Embedding, scale=1.0)},
+    "qwen3_next": {"partial rotation": NOT_PARTIAL, "norm offset": NO_OFFSET, "q/k norm": NO_QK_NORM,
+                   "gate of the shared expert": but(MixtureOfExperts, shared_gate=False)},
+    "olmo_hybrid": {"negative eigenvalues": but(GatedDelta, negative=False), "q/k norm": NO_QK_NORM},
+    "kimi_linear": {"router bias": but(MixtureOfExperts, correction="none"),
+                    "no positions": but(LatentAttention, positions=Rope(10_000.0, 8))},
+    "mamba": {"bias of the convolution": but(Mamba1, conv_bias=False)},
+    "falcon_mamba": {"norms of dt, b, c": but(Mamba1, weightless_norms=False)},
+    "mamba2": {"groups of the norm": but(Mamba2, norm_groups=1), "bias of the convolution": but(Mamba2, conv_bias=False)},
+    "jamba": {"norms of dt, b, c": but(Mamba1, inner_norms=False), "no positions": EVERYWHERE,
+              "raw scores": but(MixtureOfExperts, norm_topk_prob=True)},
+    "bamba": {"groups of the norm": but(Mamba2, norm_groups=1)},
+    "granitemoehybrid": {"residual multiplier": layers(residual_scale=1.0), "attention multiplier": PLAIN_SCALE,
+                         "embedding multiplier": but(Embedding, scale=1.0), "logits scaling": but(Head, scale=1.0),
+                         "no positions": EVERYWHERE},
+    "nemotron_h": {"groups of the norm": but(Mamba2, norm_groups=1), "no positions": EVERYWHERE,
+                   "router bias": but(MixtureOfExperts, correction="none"),
+                   "squared ReLU": but(FeedForward, activation="relu")},
+    "lfm2": {"q/k norm": NO_QK_NORM, "rotary positions": NO_POSITIONS},
+    "minimax": {"blend of the stream": layers(blend=()), "decay by depth": but(DecayAttention, layers=100)},
+    "recurrent_gemma": {"window": NO_WINDOW, "soft cap of logits": but(Head, softcap=None), "norm offset": NO_OFFSET},
+    "falcon_h1": {"factors of attention": but(Attention, multipliers=(1.0, 1.0, 1.0)),
+                  "factors of the scan": but(Mamba2, multipliers=(1.0,) * 7),
+                  "factors of the feed-forward": but(FeedForward, multipliers=(1.0, 1.0))},
+    "t5": {"relative bias": NO_POSITIONS, "unscaled scores": PLAIN_SCALE, "scaled logits": but(Head, scale=1.0)},
+    "t5_v11": {"relative bias": NO_POSITIONS, "tanh GELU": but(FeedForward, activation="gelu")},
+    "umt5": {"relative bias": NO_POSITIONS},
+}  # fmt: skip
+CASES: dict[str, Case] = {
+    name: Case(config, WITHOUT.get(name, {}), kernel=KERNELS.get(name, "eager")) for name, config in CONFIGS.items()
+}

@@ -1,0 +1,108 @@
+"""The decoders of the corpus, and which of them the reference decoder covers."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from llmcalc import kv_cache, read_config
+from llmcalc.arch.model import Architecture
+from llmcalc.errors import UnsupportedLayerError
+from reference_model.cache import Formats
+from reference_model.decoder import Block, Decoder, Stream
+from tests.conftest import ROOT, config
+
+FACTS: list[dict[str, Any]] = json.loads((ROOT / "tests" / "truth" / "facts.json").read_text("utf-8"))
+DECODERS = [fact["slug"] for fact in FACTS if fact["kind"] == "decoder"]
+LARGE = 3_000  # experts in all layers, from which on equal blocks are built once and counted by their number
+
+
+@cache
+def architecture(slug: str) -> Architecture:
+    """Its architecture."""
+    return read_config(config(slug))
+
+
+def experts(found: Architecture) -> int:
+    """Experts in all layers of the decoder."""
+    return sum(getattr(ffn, "num_experts", 0) for layer in found.decoder.layers for ffn in layer.ffns)
+
+
+def one_of_each(found: Architecture) -> tuple[Architecture, list[int]]:
+    """The same with one block for each group of equal ones, and how many each stands for."""
+    from dataclasses import replace
+
+    layers = tuple(layer for layer, _ in found.decoder.groups)
+    stack = replace(found.decoder, layers=layers, schedule=())
+    return replace(found, decoder=stack), [len(members) for _, members in found.decoder.groups]
+
+
+def unsupported(slug: str) -> str:
+    """Why the reference decoder does not cover it; empty where it does."""
+    try:
+        with torch.device("meta"):
+            Decoder(one_of_each(architecture(slug))[0])
+    except UnsupportedLayerError as error:
+        return error.message
+    return ""
+
+
+def parameters(found: Architecture) -> int:
+    """Parameters of the reference decoder on the meta device."""
+    counts = [1] * len(found.decoder.layers)
+    if experts(found) > LARGE:
+        found, counts = one_of_each(found)
+    with torch.device("meta"):
+        model = Decoder(found)
+
+    def size(module: nn.Module) -> int:
+        return sum(parameter.numel() for parameter in module.parameters())
+
+    blocks = cast(Stream, model.main).blocks
+    whole = size(model) - sum(size(block) for block in blocks)
+    return whole + sum(count * size(cast(Block, block)) for count, block in zip(counts, blocks, strict=True))
+
+
+def estimated(found: Architecture) -> int:
+    """Parameters of decoder and encoder by the list of weights."""
+    stacks = ("decoder", "encoder")
+    return sum(
+        placed.size
+        for placed in found.weights
+        if placed.stack in stacks and placed.weight.role != "buffer" and not found.shares(placed)
+    )
+
+
+def cache_bytes(found: Architecture, lengths: list[int]) -> list[tuple[int, int]]:
+    """Bytes allocated by the reference decoder on the meta device, and the estimate, after each number of tokens.
+
+    One block of each group is enough: what a call keeps depends on its block alone.
+    """
+    small, _ = one_of_each(found)
+    with torch.device("meta"):
+        model = Decoder(small)
+    widths = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    formats = Formats(torch.bfloat16, widths[found.dtype], torch.float32)
+    calls = [len(depths) for _, depths in found.decoder.call_groups]
+    out = []
+    for length in lengths:
+        cache_ = model.allocate(1, length, formats)
+        sizes = [
+            sum(t.numel() * t.element_size() for slot in call if slot is not None
+                for part in (slot if isinstance(slot, tuple) else (slot,)) for t in part.tensors())
+            for call in cache_.slots
+        ]  # fmt: skip
+        held = sum(count * size for count, size in zip(calls, sizes, strict=True))
+        out.append((held, kv_cache(found, length, cache="bf16", engine="none").total_bytes))
+    return out
+
+
+def lengths(found: Architecture) -> list[int]:
+    """Below, at and past each window and chunk of a model."""
+    sizes = {mixer.scope.size for layer in found.decoder.layers for mixer in layer.mixers
+             if getattr(mixer, "scope", None) is not None and mixer.scope.kind in ("sliding", "chunked")}  # fmt: skip
+    return sorted({1, 100, 5_000, *(n for w in sizes for n in (w - 1, w, w + 1, 2 * w + 3) if n > 0)})

@@ -1,0 +1,131 @@
+"""A tiny model of a family in transformers, its weights perturbed and saved, and the reference decoder loaded from them.
+
+Every parameter is moved off its default, q and k are scaled until scores have a standard deviation of at least one,
+and the sequence goes past the original context and past every window.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from llmcalc.arch.families import read_config
+from reference_model.attention import attend
+from reference_model.decoder import Decoder
+from reference_model.load import load
+from tests.oracle.leave_out import Change
+
+TOLERANCE = 1e-4
+
+
+@dataclass
+class Case:
+    """A family's tiny config, what is left out of it to see the comparison fail, and how long the sequence is."""
+
+    config: dict[str, object]
+    without: dict[str, Change] = field(default_factory=dict)
+    length: int = 40
+    kernel: str = "eager"
+
+
+def perturbed(model: torch.nn.Module) -> None:
+    """Move every parameter and every learned buffer; matrices of queries and keys become larger ones."""
+    generator = torch.Generator().manual_seed(1)
+
+    def noise(tensor: Tensor) -> Tensor:
+        return torch.randn(tensor.shape, generator=generator)
+
+    learned = ("correction", "expert_bias", "layer_scalar")  # buffers of a file that are not computed from its config
+    buffers = ((name, b) for name, b in model.named_buffers() if any(mark in name for mark in learned))
+    tensors = [*model.named_parameters(), *buffers]
+    with torch.no_grad():
+        for name, tensor in tensors:
+            if not tensor.is_floating_point():
+                continue
+            leaf = name.rsplit(".", 2)[-2:]
+            if tensor.dim() >= 2 and not any(mark in name for mark in ("A_log", "time_mix", "norm")):
+                rows_first = (tensor.dim() == 3 and "experts" in name) or type(model).__name__.startswith("GPT2")
+                fan = tensor.shape[-2] if rows_first else tensor.shape[-1]
+                scale = 1.0 if any("embed" in part or part in ("wte", "shared", "word_embeddings") for part in leaf) else 0.7
+                tensor.copy_(noise(tensor) * scale * (1 if scale == 1.0 else fan**-0.5))
+                if any(mark in name for mark in ("q_proj", "k_proj", "q_b_proj", "query", "qkv", "kv_b_proj", "c_attn", "Wqkv", ".q.", ".k.")):
+                    tensor.mul_(2.0)
+            elif "sinks" in name or "correction" in name or "expert_bias" in name:
+                tensor.copy_(noise(tensor) * 0.5)
+            else:
+                tensor.add_(noise(tensor) * 0.2)
+                if re.search(r"(q|k|query|key)_(layer)?norm", name):
+                    tensor.add_(0.5)
+
+
+def independent(case: Case, folder: Path) -> tuple[torch.nn.Module, dict[str, object]]:
+    """The model of transformers, saved to ``folder``; and the config it wrote."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(**copy.deepcopy(case.config))
+    config._attn_implementation = case.kernel
+    config.dtype = "float32"
+    pair = config.is_encoder_decoder
+    model = (AutoModelForSeq2SeqLM if pair else AutoModelForCausalLM).from_config(config).float().eval()
+    perturbed(model)
+    model.save_pretrained(folder)
+    return model, json.loads((folder / "config.json").read_text())
+
+
+def reference(config: dict[str, object], folder: Path, change: Change | None = None) -> Decoder:
+    """The reference decoder of a config with the saved weights; ``change`` leaves something out."""
+    architecture = read_config(config)
+    return load(Decoder(change(architecture) if change else architecture).eval(), folder)
+
+
+def tokens(config: dict[str, object], length: int, batch: int = 2) -> Tensor:
+    """Random token numbers."""
+    vocab = config.get("vocab_size")
+    assert isinstance(vocab, int)
+    return torch.randint(3, vocab, (batch, length), generator=torch.Generator().manual_seed(2))
+
+
+def logits(model: torch.nn.Module, tokens_BT: Tensor) -> Tensor:
+    """Of transformers; an encoder-decoder reads the same tokens on both sides."""
+    with torch.no_grad():
+        if model.config.is_encoder_decoder:
+            return model(input_ids=tokens_BT, decoder_input_ids=tokens_BT, use_cache=False).logits
+        return model(tokens_BT, use_cache=False).logits
+
+
+def own_logits(model: Decoder, tokens_BT: Tensor) -> Tensor:
+    """Of the reference decoder."""
+    with torch.no_grad():
+        if model.encoder is not None:
+            return model(tokens_BT, source_BSD=model.encode(tokens_BT))
+        return model(tokens_BT)
+
+
+@contextmanager
+def scores_seen() -> Iterator[list[float]]:
+    """Standard deviations of the scores of every attention that runs inside."""
+    found: list[float] = []
+
+    def watched(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale: float, **more: object) -> Tensor:
+        each = q.shape[1] // k.shape[1]
+        scores = (q @ k.repeat_interleave(each, 1).mT) * scale
+        found.append(float(scores[visible[:, None].expand_as(scores)].std()))
+        return attend(q, k, v, visible, scale=scale, **more)  # type: ignore[arg-type]
+
+    with patch("reference_model.attention.attend", watched), patch("reference_model.latent.attend", watched):
+        yield found
+
+
+def difference(ours: Tensor, theirs: Tensor) -> float:
+    """Largest difference, in standard deviations of the logits."""
+    return float((ours - theirs).abs().max() / theirs.std())

@@ -1,0 +1,131 @@
+"""Weights over devices: what is cut, what is repeated, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmcalc import Ranks, load, weights
+from llmcalc.errors import InvalidInputError
+
+
+def rank(name: str, stored: str = "config", **degrees: int) -> int:
+    return weights(load(name).architecture, stored, ranks=Ranks(**degrees)).per_device_bytes
+
+
+def total(name: str, stored: str = "config") -> int:
+    return weights(load(name).architecture, stored).total_bytes
+
+
+NORMS = 65 * 4096 * 2  # of Llama-3.1-8B: two a layer and the last, in 16 bits
+KEYS_VALUES = 32 * 2 * 1024 * 4096 * 2
+
+
+def test_one_device_holds_all() -> None:
+    assert rank("llama-3.1-8b") == total("llama-3.1-8b")
+
+
+@pytest.mark.parametrize("tp", [2, 4, 8])
+def test_norms_are_on_every_rank(tp: int) -> None:
+    assert tp * rank("llama-3.1-8b", tp=tp) == total("llama-3.1-8b") + (tp - 1) * NORMS
+
+
+@pytest.mark.parametrize("tp", [16, 32])
+def test_key_and_value_heads_are_repeated_past_their_number(tp: int) -> None:
+    """Eight heads on 16 ranks: each held twice."""
+    extra = (tp // 8 - 1) * KEYS_VALUES
+    assert tp * rank("llama-3.1-8b", tp=tp) == total("llama-3.1-8b") + (tp - 1) * NORMS + extra
+
+
+def test_data_parallel_ranks_hold_the_same() -> None:
+    assert rank("llama-3.1-8b", tp=2, dp=4) == rank("llama-3.1-8b", tp=2)
+
+
+def test_latent_down_projections_and_routers_are_repeated() -> None:
+    """DeepSeek-V3 in bf16, 8 ranks: norms, routers and their biases, q_a and kv_a on each."""
+    layers, sparse, d = 61, 58, 7168
+    norms = layers * (2 * d + 1536 + 512) + d
+    repeated = 2 * (norms + sparse * 256 * d + layers * (1536 + 576) * d) + 4 * sparse * 256
+    assert 8 * rank("deepseek-v3", "bf16", tp=8) == total("deepseek-v3", "bf16") + 7 * repeated
+
+
+def test_experts_are_spread() -> None:
+    """One expert of each layer on each of 256 ranks, the rest as one rank of 8 has it."""
+    experts = 58 * 256 * 3 * 2048 * 7168 * 2
+    eight = rank("deepseek-v3", "bf16", tp=8)
+    assert rank("deepseek-v3", "bf16", tp=8, dp=32, ep=256) == eight - experts // 8 + experts // 256
+    assert rank("deepseek-v3", "bf16", tp=8, ep=8) == eight
+
+
+def test_uneven_experts_leave_one_rank_with_more() -> None:
+    """Eight experts on five ranks: two on the fullest."""
+    experts = 32 * 3 * 14336 * 4096 * 2
+    spread = rank("mixtral-8x7b", dp=5, ep=5)
+    assert spread == total("mixtral-8x7b") - 8 * experts + 2 * experts
+
+
+def test_pipeline_stages_hold_their_layers() -> None:
+    """Llama-3.1-8B on two: 16 layers each; table before, norm and head behind."""
+    table, layer = 128_256 * 4096 * 2, 0
+    layer = (total("llama-3.1-8b") - 2 * table - 4096 * 2) // 32
+    assert rank("llama-3.1-8b", pp=2) == 16 * layer + table + 4096 * 2
+    assert rank("llama-3.1-8b", pp=3) == 11 * layer + table
+
+
+def test_a_tied_table_is_on_both_ends() -> None:
+    """Qwen3-0.6B: 28 layers on two stages, the last keeps the table again as its head."""
+    table = 151_936 * 1024 * 2
+    layers = total("qwen3-0.6b") - table - 1024 * 2
+    assert rank("qwen3-0.6b", pp=2) == layers // 2 + table + 1024 * 2
+
+
+def test_a_padded_vocabulary_is_told() -> None:
+    """GPT-2's 50,257 rows on 4 ranks: 12,565 each."""
+    found = weights(load("gpt2").architecture, ranks=Ranks(tp=4))
+    assert any("50,257 is padded to 50,260" in text for text in found.assumptions)
+
+
+def test_scales_follow_the_cut() -> None:
+    """fp8 blocks of 128 x 128: a rank's share of scales is a share of blocks, whole ones at the edges."""
+    assert 8 * rank("qwen3-8b-fp8", tp=8) > total("qwen3-8b-fp8")
+    assert rank("llama-3-8b", "gptq", tp=4) < total("llama-3-8b", "gptq") // 3
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "degrees", "words"),
+    [
+        ("llama-3.1-8b", "config", {"tp": 3}, "does not divide"),
+        ("llama-3.1-8b", "config", {"tp": 12}, "does not divide|no multiple"),
+        ("llama-3.1-8b", "config", {"pp": 33}, "stages"),
+        ("mixtral-8x7b", "config", {"ep": 3}, "does not divide tp x dp"),
+        ("llama-3-8b", "awq", {"tp": 32}, "cuts .* into pieces"),
+        ("llama-3.1-8b", "q4_k_m", {"tp": 32}, "cuts .* into pieces"),
+    ],
+)
+def test_cuts_that_do_not_fit(name: str, stored: str, degrees: dict[str, int], words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        rank(name, stored, **degrees)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    name=st.sampled_from(["llama-3.1-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-0.6b", "gpt-oss-20b"]),
+    tp=st.sampled_from([1, 2, 4, 8]),
+    pp=st.sampled_from([1, 2, 3, 4]),
+    dp=st.sampled_from([1, 2, 4]),
+    spread=st.booleans(),
+)
+def test_all_ranks_together_hold_the_model(name: str, tp: int, pp: int, dp: int, spread: bool) -> None:
+    ep = tp * dp if spread else 1
+    one = rank(name, "bf16", tp=tp, pp=pp, dp=dp, ep=ep)
+    assert one * tp * pp * dp >= total(name, "bf16")
+    assert one <= total(name, "bf16")
+
+
+@pytest.mark.parametrize(
+    "name", ["zamba2-1.2b", "gemma-3-27b", "t5-base", "nemotron-h-8b", "falcon-h1-34b", "qwen3-next-80b-a3b"]
+)
+def test_every_kind_of_layer_can_be_cut_in_two(name: str) -> None:
+    whole, half = total(name), rank(name, tp=2)
+    assert whole / 2 <= half < whole
