@@ -100,7 +100,9 @@ def parse_rate(text: str, name: str, units: tuple[str, ...]) -> float:
 
 
 def show_flops(value: float) -> str:
-    """Operations in decimal units: ``32.94 TFLOP``."""
+    """Operations in decimal units, ``32.94 TFLOP``; whole training runs as they are written, ``3.80e25 FLOP``."""
+    if abs(value) >= 10**21:
+        return f"{value:.2e} FLOP".replace("e+", "e")
     for letter, size in (("E", 10**18), ("P", 10**15), ("T", 10**12), ("G", 10**9), ("M", 10**6)):
         if abs(value) >= size:
             return f"{value / size:,.2f} {letter}FLOP"

@@ -16,7 +16,7 @@ from torch.nn import functional
 from llmcalc.arch import attention as attention_specs
 from llmcalc.arch import base, conv, embedding, ffn, latent, linear, moe, recurrent, ssm
 from llmcalc.arch.model import Architecture, Layer, Named, Parallel, Stack, Sublayer
-from llmcalc.arch.positions import RelativeBias, Sinusoidal
+from llmcalc.arch.positions import Sinusoidal
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.attention import Attention
 from reference_model.cache import Cache, Flow, Formats, Slot
@@ -25,7 +25,6 @@ from reference_model.ffn import FeedForward, MixtureOfExperts
 from reference_model.latent import LatentAttention
 from reference_model.linear import DecayAttention, GatedDelta, KimiDelta
 from reference_model.norms import Norm
-from reference_model.positions import sinusoids
 from reference_model.recurrent import RgLru, Rwkv4, Rwkv4ChannelMix
 from reference_model.ssm import Mamba1, Mamba2
 
@@ -179,15 +178,13 @@ class Stream(nn.Module):
         self.stem, self.tail = Ends(stack.stem, tied), Ends(stack.tail, tied)
         self.blocks = nn.ModuleList(Block(layer, depths.get(i, i)) for i, layer in enumerate(stack.layers))
         specs = [getattr(mixer, "spec", None) for block in self.blocks for mixer in cast(Block, block).mixers()]
-        self.sines = any(isinstance(getattr(spec, "positions", None), Sinusoidal) for spec in specs)
-        self.relative = any(isinstance(getattr(spec, "positions", None), RelativeBias) for spec in specs)
+        if any(isinstance(getattr(spec, "positions", None), Sinusoidal) for spec in specs):
+            raise UnsupportedLayerError("sinusoidal positions added to the embedding (xglm, ctrl)")
 
     def embed(self, tokens_BT: Tensor, flow: Flow, table: nn.Embedding | None) -> Tensor:
         """Rows of the token table, scaled, projected, with positions, normed: [B, T] -> [B, T, D]."""
-        if self.sines:
-            raise UnsupportedLayerError("sinusoidal positions of xglm and ctrl")
-        x, scale = None, 1.0
-        for name, spec, made in sorted(self.stem.each(), key=lambda entry: isinstance(entry[2], Norm)):
+        scale = 1.0
+        for name, spec, made in self.stem.each():
             if isinstance(spec, embedding.Embedding):
                 if "relative_attention_bias" in name:
                     flow.tables[int(name.split(".")[2])] = cast(nn.Embedding, made).weight
@@ -260,13 +257,13 @@ class Decoder(nn.Module):
         ]
         return Cache(slots, batch, capacity, device)
 
-    def flow(self, tokens_BT: Tensor, cache: Cache | None, new_B: Tensor | None) -> Flow:
-        """Positions of the new tokens."""
+    def flow(self, tokens_BT: Tensor, cache: Cache | None, new_B: Tensor | None, horizon: int = 0) -> Flow:
+        """Positions of the new tokens, and the length of the whole context."""
         B, T = tokens_BT.shape  # noqa: N806
         past_B = cache.lengths_B if cache is not None else tokens_BT.new_zeros(B)
         positions_BT = past_B[:, None] + torch.arange(T, device=tokens_BT.device)
         counts_B = new_B if new_B is not None else tokens_BT.new_full((B,), T)
-        return Flow(positions_BT, past_B.clone(), counts_B, cache.capacity if cache is not None else T)
+        return Flow(positions_BT, past_B.clone(), counts_B, horizon or (cache.capacity if cache is not None else T))
 
     def encode(self, tokens_BS: Tensor) -> Tensor:
         """Encoder states: [B, S] -> [B, S, D]."""
@@ -283,12 +280,15 @@ class Decoder(nn.Module):
         *,
         new_B: Tensor | None = None,  # noqa: N803
         source_BSD: Tensor | None = None,  # noqa: N803
+        horizon: int = 0,
     ) -> Tensor:
         """Logits of every new token: [B, T] -> [B, T, V].
 
         new_B: true tokens of each sequence, where sequences are padded on the right. The cache, if any, moves on.
+        horizon: length of the whole context, where it is neither the cache's nor T (dynamic and long rotary scaling
+        choose their frequencies by it, once for a sequence, so that a cached key never changes).
         """
-        flow = self.flow(tokens_BT, cache, new_B)
+        flow = self.flow(tokens_BT, cache, new_B, horizon)
         flow.source_BSD = source_BSD
         x_BTD = self.main.embed(tokens_BT, flow, None)
         x_BTD = self.main.run(x_BTD, flow, cache.slots if cache is not None else None)

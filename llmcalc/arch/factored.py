@@ -11,7 +11,7 @@ from llmcalc.arch.base import Weight, linear
 
 @dataclass(frozen=True, slots=True)
 class FactoredAttention(Attention):
-    """Attention whose query matrix is a product of two, with a norm of ``query_rank`` between. Source: arXiv:2412.19255."""
+    """Attention whose query matrix is a product of two, with a norm of ``query_rank`` between them."""
 
     query_rank: int = 0
     source = "arXiv:2412.19255"

@@ -27,7 +27,7 @@ from llmcalc.arch.base import Weight
 from llmcalc.arch.model import Architecture, Stack
 from llmcalc.arch.spellings import EVERY, TABLE
 
-LEAVES = ("weight", "bias")
+TOWERS = ("vision", "audio", "projector")
 
 
 class Stored(NamedTuple):
@@ -84,8 +84,9 @@ def groups(architecture: Architecture, dialect: str = "") -> Iterator[Group]:
     family = next((f for f in (architecture.decoder_type, architecture.model_type) if f in TABLE), "")
     rules = rules_of(f"{dialect}:{architecture.decoder_type or architecture.model_type}" if dialect else family)
     for stack in architecture.stacks:
+        told = rules_of("tower") if stack.name in TOWERS else rules
         for parts in _places(stack, 0):
-            for group in rules.spell(parts):
+            for group in told.spell(parts):
                 holds = group.spellings[0][0].holds
                 yield group._replace(optional=all(name in architecture.aliases for name in holds))
     depth = len(architecture.decoder.calls)

@@ -60,7 +60,7 @@ class NgramEmbedding(Spec):
 
     def state(self) -> Iterator[State]:
         row = (self.streams * self.hidden_size, (self.conv_kernel - 1) * self.dilation)
-        yield State("conv_state_ngram", row, ONCE, "conv", "model", replicated=True)
+        yield State("conv_state_ngram", row, ONCE, "buffer", "model", replicated=True)
 
     def describe(self) -> str:
         return f"hashed n-grams: {self.heads} tables, {self.rows:,} rows of {self.embed_size // self.heads}"

@@ -99,7 +99,7 @@ class AttentionResidual(Spec):
         yield Weight("query", shape, "scalar")
 
     def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
-        raise UnsupportedLayerError("attention to earlier blocks of the residual stream: its operations are not described")
+        raise UnsupportedLayerError(f"{self.describe()}: its operations are not described")
 
     def describe(self) -> str:
         return "attention to earlier blocks of the residual stream"

@@ -261,10 +261,33 @@ linear_attn. = .
 moe. = .
 """
 
+# Vision and audio towers, whoever wraps them.
+_TOWER = """
+self_attn.q_proj + self_attn.k_proj + self_attn.v_proj ?= attn.qkv | self_attn.qkv
+self_attn.q_proj ?= attention.q_proj
+self_attn.k_proj ?= attention.k_proj
+self_attn.v_proj ?= attention.v_proj
+self_attn.o_proj ?= attn.proj | self_attn.out_proj | attention.projection_layer | attention.o_proj
+mlp.up_proj ?= mlp.fc1 | mlp.linear_fc1 | feed_forward.up_proj
+mlp.down_proj ?= mlp.fc2 | mlp.linear_fc2 | feed_forward.down_proj
+mlp.gate_proj ?= feed_forward.gate_proj
+.position_embeddings.weight ?= .position_embeddings
+.positional_embedding_vlm.weight ?= .positional_embedding_vlm
+"""
+
 _GGUF_SANDWICH = "post_attention_layernorm = post_attention_norm"
 
 TABLE: dict[str, str] = {
     "gguf": _GGUF,
+    "tower": _TOWER,
+    "gguf:gemma4_text": """
+        post_attention_layernorm = post_attention_norm
+        post_feedforward_layernorm_1 = post_ffw_norm_1
+        pre_feedforward_layernorm_2 = pre_ffw_norm_2
+        post_feedforward_layernorm_2 = post_ffw_norm_2
+        moe.gate.per_expert_scale = ffn_down_exps.scale
+        layer_scalar = layer_output_scale.weight
+    """,
     "gguf:falcon_h1": "pre_ff_layernorm.weight = ffn_norm",
     "gguf:apertus": """
         mlp.act_fn.alpha_p = -

@@ -76,29 +76,34 @@ def kv_cache(
     as many as tokens. cache: a format of :mod:`llmcalc.formats`, ``K:V`` for two, ``auto`` for the config's own.
     block_size, batched_tokens: of the engine, by default its own; prefix_caching: vLLM's (it keeps a second state).
     Raises: InvalidInputError, UnsupportedFormatError. Source: arXiv:1911.02150, 2405.04434.
-    Checked: tests/calc/test_cache.py
+    Checked: tests/truth/test_corpus.py, tests/golden, tests/engines
     """
     sizes = sequences(tokens, batch, lengths, encoder_tokens, image_tokens)
     chosen = find_cache((architecture.cache_format or architecture.dtype) if cache == "auto" else cache)
-    sizer = Sizer(architecture, chosen)
-    figure, recurrent = cache_figure(architecture, sizer, sizes)
     plan = Plan(architecture, sizes.groups, chosen, cache != "auto", tp, pp, block_size, batched_tokens, prefix_caching)
-    taken = _taken(engine, plan)
+    return _estimate(plan, sizes, tokens if lengths is None else list(lengths), _taken(engine, plan))
+
+
+def _estimate(plan: Plan, sizes: Sequences, tokens: int | list[int], taken: Allocation | None) -> CacheEstimate:
+    """All figures of the exact arrays, with what an engine takes beside them."""
+    architecture, split = plan.architecture, plan.tp > 1 or plan.pp > 1
+    sizer = Sizer(architecture, plan.cache)
+    figure, recurrent = cache_figure(architecture, sizer, sizes)
     each = {size.tokens: _sequence_bytes(architecture, sizer, size) for size, _ in sizes.groups}
     return CacheEstimate(
         total_bytes=figure.value,
         kv_bytes=figure.value - recurrent,
         recurrent_bytes=recurrent,
-        bytes_per_sequence=each[tokens] if lengths is None else [each[length] for length in lengths],
-        bytes_per_token=_growth(architecture, sizer) if lengths is None else None,
-        cache_format=chosen.name,
-        tokens=tokens if lengths is None else list(lengths),
+        bytes_per_sequence=each[tokens] if isinstance(tokens, int) else [each[length] for length in tokens],
+        bytes_per_token=_growth(architecture, sizer) if isinstance(tokens, int) else None,
+        cache_format=plan.cache.name,
+        tokens=tokens,
         batch=sizes.number,
         total_tokens=sizes.tokens,
         layers=_by_kind(architecture, sizer, sizes),
         every_layer_full_bytes=_every_layer_full(architecture, sizer, sizes),
         mla_expanded_bytes=_expanded(architecture, sizer, sizes),
-        per_device_bytes=_largest_rank(architecture, sizer, sizes, tp, pp) if tp > 1 or pp > 1 else None,
+        per_device_bytes=_largest_rank(architecture, sizer, sizes, plan.tp, plan.pp) if split else None,
         allocated_bytes=taken.allocated_bytes if taken else None,
         figure=figure,
         allocation=taken,

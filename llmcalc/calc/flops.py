@@ -12,7 +12,7 @@ from llmcalc.arch.mixing import Convention, Counting, LatentForm, ScanForm
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.params import params
 from llmcalc.calc.passes import Group, Logits, Pass, Product, Share, products, stack_products
-from llmcalc.calc.sizing import sequences
+from llmcalc.calc.sizing import Sequences, sequences
 from llmcalc.calc.training import ALL, Recompute, Trained, Training, training
 from llmcalc.engines.counted import library
 from llmcalc.errors import InvalidInputError, UnsupportedLayerError
@@ -233,25 +233,37 @@ def flops(
     in decode. train_tokens: of a whole run, in sequences of ``tokens``.
     Raises: InvalidInputError, UnsupportedLayerError. Source: arXiv:2205.05198, appendix A. Checked: tests/flops
     """
+    if train_tokens is not None and phase != "train":
+        raise InvalidInputError("--train-tokens is for --phase train")
     decode = phase == "decode"
-    if new < 1 or (past or 0) < 0 or (decode and lengths is not None and past is not None):
-        raise InvalidInputError("--new is at least 1, --past at least 0, and --lengths in decode are what is cached")
+    if (decode or past) and not architecture.decoder.layers:
+        raise InvalidInputError(
+            f"{architecture.model_type}: an encoder keeps nothing, so there is no step after another"
+        )
+    form = mla or ("absorbed" if decode else "expanded")
     counting = Counting(
-        convention, mla or ("absorbed" if decode else "expanded"), scan or ("recurrent" if decode else "chunked"),
-        library(architecture),
+        convention, form, scan or ("recurrent" if decode else "chunked"), library(architecture)
     )  # fmt: skip
     if train_tokens is not None:
         shares = _whole_run(train_tokens, tokens, encoder_tokens, image_tokens)
     else:
         cached = tokens if past is None or not decode else past
-        groups = sequences(cached if decode else tokens, batch, lengths, encoder_tokens, image_tokens).groups
-        shares = tuple(
-            Share(Step(new, size.tokens, size.source) if decode else Step(size.tokens, past or 0, size.source),
-                  size.images, number)
-            for size, number in groups
-        )  # fmt: skip
+        groups = sequences(cached if decode else tokens, batch, lengths, encoder_tokens, image_tokens)
+        shares = _steps(groups, past, new, decode=decode, listed=lengths is not None)
     run = Pass(shares, counting, logits or ("all" if phase == "train" else "last"))
     return FlopCount(architecture, phase, run, trained, recompute)
+
+
+def _steps(groups: Sequences, past: int | None, new: int, *, decode: bool, listed: bool) -> tuple[Share, ...]:
+    """A step for every length: of new tokens, or in decode of cached ones."""
+    if new < 1 or (past or 0) < 0 or (decode and listed and past is not None):
+        raise InvalidInputError("--new is at least 1, --past at least 0, and --lengths in decode are what is cached")
+    return tuple(
+        Share(Step(new, size.tokens, size.source), size.images, number)
+        if decode
+        else Share(Step(size.tokens, past or 0, size.source), size.images, number)
+        for size, number in groups.groups
+    )
 
 
 def _whole_run(train_tokens: int, tokens: int, encoder_tokens: int | None, images: int) -> tuple[Share, ...]:

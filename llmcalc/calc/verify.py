@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import prod
 from typing import Final, NamedTuple
 
@@ -37,6 +37,7 @@ class Verification:
 
     matched: tensors that both have. beside: tensors of the file that no list of weights has and that are known: scales
     and zeros of quantized weights, rotary tables, tied copies. heads: whether multi-token-prediction heads are there.
+    holds: for each matched tensor the first of our names that it holds.
     """
 
     missing: tuple[Tensor, ...]
@@ -45,6 +46,7 @@ class Verification:
     matched: int
     beside: tuple[Tensor, ...]
     heads: bool
+    holds: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def agrees(self) -> bool:
@@ -65,7 +67,13 @@ def verify(architecture: Architecture, headers: Iterable[Header], dialect: str =
     check.settle_ties()
     beside, unexpected = check.rest()
     return Verification(
-        tuple(check.missing), unexpected, tuple(check.mismatched), len(check.used), beside, bool(check.heads)
+        tuple(check.missing),
+        unexpected,
+        tuple(check.mismatched),
+        len(check.used),
+        beside,
+        bool(check.heads),
+        check.used,
     )
 
 
@@ -80,7 +88,7 @@ class _Check:
         self.heads = [g for g in self.groups if g.apart and any(self.hits(s) for s in g.spellings)]
         self.missing: list[Tensor] = []
         self.mismatched: list[Mismatch] = []
-        self.used: set[str] = set()
+        self.used: dict[str, str] = {}
         self.absent: dict[str, list[Tensor]] = {}
         self.held: set[str] = set()
 
@@ -105,7 +113,7 @@ class _Check:
                     self.absent.setdefault(holds, []).append(missing)
 
     def _compare(self, names: list[str], stored: Stored) -> None:
-        self.used.update(names)
+        self.used.update(dict.fromkeys(names, stored.holds[0]))
         headers = [self.found[name] for name in names]
         if stored.reshaped:
             same = sum(prod(header.shape) for header in headers) == prod(stored.shape)
@@ -122,7 +130,7 @@ class _Check:
 
     def rest(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """What the file has besides: known for what it is, or not."""
-        modules = {_module(name) for name in self.used}
+        modules = {module_of(name) for name in self.used}
         beside: list[Tensor] = []
         unexpected: list[Tensor] = []
         for header in self.found.values():
@@ -158,16 +166,20 @@ _BUFFER: Final = re.compile(
 _MASK: Final = re.compile(r"(?:.*\.)?(?:attn|attention|attn\.attention)\.bias")
 
 
-def _module(name: str) -> str:
+def module_of(name: str) -> str:
+    """The module that a stored tensor belongs to, or the bare parameter."""
     head, _, leaf = name.rpartition(".")
     return head if leaf in ("weight", "bias", *_PACKED) else re.sub("_(?:blocks|packed|bias)$", "", name)
 
 
-def _is_side(name: str, modules: set[str]) -> bool:
-    if _CACHE_SCALE.fullmatch(name):
-        return True
+def owner_of(name: str) -> str:
+    """The module whose scales, zeros or indices a tensor holds; empty where it is none of these."""
     match = _SIDE.search(name)
-    return bool(match) and match.end() == len(name) and name[: match.start()] in modules  # type: ignore[union-attr]
+    return name[: match.start()] if match and match.end() == len(name) else ""
+
+
+def _is_side(name: str, modules: set[str]) -> bool:
+    return bool(_CACHE_SCALE.fullmatch(name)) or owner_of(name) in modules
 
 
 def _is_buffer(header: Header) -> bool:
@@ -191,7 +203,8 @@ class _Spelled:
             for spelled in (candidate, *_packed(candidate)):
                 if spelled in self.found:
                     return spelled
-        return None
+        shorter = name.replace("vision_tower.vision_model.", "vision_tower.")  # as transformers 5 saves towers
+        return self.find(shorter) if shorter != name else None
 
     def expected(self, name: str) -> str:
         """The name to report where it is nowhere."""

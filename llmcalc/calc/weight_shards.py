@@ -53,7 +53,7 @@ def largest_rank(
     Raises: InvalidInputError where degrees do not divide what they cut.
     """
     ranks.check()
-    spans = stages(architecture.decoder.depth, ranks.pp)
+    spans = stages(_main(architecture).depth, ranks.pp)
     sizes = [beside] * len(spans)
     for site, parts in found:
         for share in parts:
@@ -63,10 +63,15 @@ def largest_rank(
     return max(sizes)
 
 
+def _main(architecture: Architecture) -> Stack:
+    """The stack that a pipeline cuts: the decoder, or the encoder of a model that is one alone."""
+    return architecture.decoder if architecture.decoder.layers else architecture.encoder or architecture.decoder
+
+
 def _held(architecture: Architecture, site: Site, share: Share, spans: Sequence[range]) -> list[int]:
     """How many blocks of a share each stage holds."""
-    stack = architecture.decoder
-    if site.stack != "decoder":
+    stack = _main(architecture)
+    if site.stack != stack.name:
         return [share.number, *[0] * (len(spans) - 1)]
     if not site.blocks:
         return _outside(stack, architecture, site, len(spans))
@@ -154,7 +159,8 @@ def _divided(whole: int, parts: int, weight: Weight, *, turned: bool = False) ->
 
 def shared_out(architecture: Architecture, ranks: Ranks) -> list[str]:
     """What is said of a model on several ranks: padding of its vocabulary, how experts are cut, what is not counted."""
-    rows, tp, said = architecture.vocab_size, ranks.tp, []
+    rows, tp = architecture.vocab_size, ranks.tp
+    said: list[str] = []
     if ranks == Ranks():
         return said
     if rows % tp:

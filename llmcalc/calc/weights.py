@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.weight_shards import Ranks, largest_rank, shared_out
-from llmcalc.errors import InvalidInputError, UnsupportedLayerError
+from llmcalc.errors import InvalidInputError, UnsupportedFormatError, UnsupportedLayerError
 from llmcalc.figure import Factor, Figure, product, total
 from llmcalc.schemes.layouts import Layout, Piece
 from llmcalc.schemes.sites import Site, mtp_sites, respell, sites
@@ -58,6 +58,9 @@ class Share(NamedTuple):
         return len(self.blocks) or 1
 
 
+Found = list[tuple[Site, tuple[Share, ...]]]
+
+
 @dataclass(frozen=True, slots=True)
 class WeightBytes:
     """The bytes of a model's weights; ``figure`` is ``total_bytes`` with its derivation, its parts sum exactly.
@@ -94,20 +97,15 @@ def weights(
     Raises: UnsupportedFormatError, UnsupportedLayerError, InvalidInputError.
     Source: the layouts' own sources. Checked: tests/weights
     """
-    if architecture.uncounted:
-        raise UnsupportedLayerError(
-            f"{architecture.model_type}: {', '.join(architecture.uncounted)} is not described here, so a total would "
-            "leave it out",
-            "kv-cache and inspect still answer for the language model",
-        )
+    check_counted(architecture)
     chooser = choose(architecture, weights, group_size)
     found = [(site, shares(chooser, site)) for site in sites(architecture)]
     extra = [(site, shares(chooser, site)) for site in mtp_sites(architecture)]
-    figure = _tree(found, "weights", _beside(chooser))
-    mtp = _tree(extra, "multi-token-prediction heads", ()) if extra else None
+    figure = _tree(found, "weights", chooser, _beside(chooser))
+    mtp = _tree(extra, "multi-token-prediction heads", chooser) if extra else None
     parameters = sum(site.size for site, _ in found if site.weight.role != "buffer")
     ranks = ranks or Ranks()
-    whole = ranks == Ranks()
+    beside = sum(added.value for added in _beside(chooser))
     return WeightBytes(
         format=chooser.name,
         total_bytes=figure.value,
@@ -115,13 +113,23 @@ def weights(
         vision_bytes=_part(figure, ("vision", "projector")),
         audio_bytes=_part(figure, ("audio",)),
         bits_per_weight=8 * figure.value / parameters if parameters else 0.0,
-        per_device_bytes=figure.value if whole else largest_rank(architecture, found, ranks, _extra(chooser)),
+        per_device_bytes=largest_rank(architecture, found, ranks, beside),
         formats=_by_format(found),
         figure=figure,
         mtp_figure=mtp,
         assumptions=(*chooser.notes, *_said(architecture, found, ranks)),
         warnings=(*chooser.warnings, *_unmatched(architecture, chooser, found, extra)),
     )  # fmt: skip
+
+
+def check_counted(architecture: Architecture) -> None:
+    """Raises: UnsupportedLayerError where the config has a part that no reader describes."""
+    if architecture.uncounted:
+        raise UnsupportedLayerError(
+            f"{architecture.model_type}: {', '.join(architecture.uncounted)} is not described here, so a total would "
+            "leave it out",
+            "kv-cache and inspect still answer for the language model",
+        )
 
 
 def choose(architecture: Architecture, name: str, group_size: int | None = None) -> Chooser:
@@ -156,28 +164,42 @@ def shares(chooser: Chooser, site: Site) -> tuple[Share, ...]:
         counts: dict[Layout, int] = {}
         single = chooser.numbered and "{}" in site.name
         for expert in range(copies if single else 1):
-            layout = chooser.layout(site, block, expert)
+            layout = _holding(chooser.layout(site, block, expert), site)
             counts[layout] = counts.get(layout, 0) + (1 if single else copies)
         for layout, number in counts.items():
             found.setdefault((layout, number), []).extend(() if block is None else (block,))
     return tuple(Share(layout, tuple(blocks), number) for (layout, number), blocks in found.items())
 
 
+def _holding(layout: Layout, site: Site) -> Layout:
+    """The layout, once it has proved that it can hold the weight."""
+    try:
+        layout.bytes(site.shape)
+    except UnsupportedFormatError as error:
+        raise UnsupportedFormatError(f"{site.name}: {error.message}", error.hint) from None
+    return layout
+
+
 # -- the tree ------------------------------------------------------------------------------------------------------
 
 
-def _tree(found: list[tuple[Site, tuple[Share, ...]]], name: str, beside: tuple[Figure, ...]) -> Figure:
+def _tree(found: Found, name: str, chooser: Chooser, beside: tuple[Figure, ...] = ()) -> Figure:
     """Stacks, their branches, and in each branch every stored tensor with its dimensions."""
     stacks: dict[str, dict[str, list[Figure]]] = {}
     for site, parts in found:
-        leaf = total(site.name, "B", tuple(figure for share in parts for figure in _leaves(site, share)))
+        leaves = tuple(figure for share in parts for figure in _leaves(site, share))
+        leaf = total(site.name, "B", leaves) if len(leaves) > 1 else leaves[0]._replace(name=_called(site, parts[0]))
         stacks.setdefault(site.stack, {}).setdefault(site.branch, []).append(leaf)
     if beside:
         stacks.setdefault("decoder", {})["converter"] = list(beside)
     tree = []
     for stack, branches in stacks.items():
         tree.append(total(stack, "B", tuple(total(b, "B", tuple(leaves)) for b, leaves in branches.items())))
-    return total(name, "B", tuple(tree), SOURCE)
+    return total(name, "B", tuple(tree), f"{SOURCE}; layouts: {chooser.source}")
+
+
+def _called(site: Site, share: Share) -> str:
+    return f"{site.name} ({share.layout.name})"
 
 
 def _leaves(site: Site, share: Share) -> list[Figure]:
@@ -201,10 +223,6 @@ def _dims(piece: Piece) -> list[Factor]:
     return [*dims, Factor(piece.entry, piece.item, "s")]
 
 
-def _extra(chooser: Chooser) -> int:
-    return sum(figure.value for figure in _beside(chooser))
-
-
 def _beside(chooser: Chooser) -> tuple[Figure, ...]:
     """What a converter adds to the model's own tensors."""
     from_converter = getattr(chooser, "beside", None)
@@ -216,7 +234,7 @@ def _part(figure: Figure, names: tuple[str, ...]) -> int:
     return sum(part.value for part in figure.parts if part.name in names)
 
 
-def _by_format(found: list[tuple[Site, tuple[Share, ...]]]) -> tuple[tuple[str, int, int], ...]:
+def _by_format(found: Found) -> tuple[tuple[str, int, int], ...]:
     """Layout, numbers of the model held in it, bytes; the largest first."""
     out: dict[str, tuple[int, int]] = {}
     for site, parts in found:
@@ -231,7 +249,7 @@ def _by_format(found: list[tuple[Site, tuple[Share, ...]]]) -> tuple[tuple[str, 
 # -- what is said about it -----------------------------------------------------------------------------------------
 
 
-def _said(architecture: Architecture, found: list[tuple[Site, tuple[Share, ...]]], ranks: Ranks) -> list[str]:
+def _said(architecture: Architecture, found: Found, ranks: Ranks) -> list[str]:
     said = []
     if any(site.weight.role == "router" and site.weight.dtype == "fp32" and site.name.endswith(".weight")
            for site, _ in found):  # fmt: skip
@@ -244,8 +262,8 @@ def _said(architecture: Architecture, found: list[tuple[Site, tuple[Share, ...]]
 def _unmatched(
     architecture: Architecture,
     chooser: Chooser,
-    found: list[tuple[Site, tuple[Share, ...]]],
-    extra: list[tuple[Site, tuple[Share, ...]]],
+    found: Found,
+    extra: Found,
 ) -> list[str]:
     """A warning for entries of the config's lists that name no module of the model; of towers it may lack, nothing."""
     names = [name for site, _ in (*found, *extra) for block in site.blocks or (None,) for name in site.spellings(block)]

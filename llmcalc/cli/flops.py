@@ -170,9 +170,8 @@ def kinds_table(count: FlopCount) -> Table:
         )
         for r in count.kinds
     ]
-    rows.append(
-        ("", "forward pass", *(sum(part) for part in zip(*(r[2:5] for r in count.kinds), strict=True)), whole, "")
-    )
+    parts = [(r.matmul_flops, r.attention_flops, r.scan_flops) for r in count.kinds]
+    rows.append(("", "forward pass", *(sum(part[i] for part in parts) for i in range(3)), whole, ""))
     return Table(columns, tuple(rows))
 
 

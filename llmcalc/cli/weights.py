@@ -80,11 +80,9 @@ def report(model: Model, found: WeightBytes, inputs: dict[str, object]) -> Repor
 
 
 def _component(figure: Figure) -> dict[str, object]:
-    """A branch of the tree down to the parts of a stack; single tensors are told by --explain."""
-    out: dict[str, object] = {"name": figure.name, "bytes": figure.value}
-    if figure.parts and figure.parts[0].parts and figure.parts[0].parts[0].parts:
-        out["components"] = [_component(part) for part in figure.parts]
-    return out
+    """A stack with its parts; single tensors are told by --explain."""
+    parts = [{"name": part.name, "bytes": part.value} for part in figure.parts]
+    return {"name": figure.name, "bytes": figure.value, "components": parts}
 
 
 def _silent(model: Model, inputs: dict[str, object]) -> list[str]:

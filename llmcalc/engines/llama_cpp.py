@@ -39,8 +39,12 @@ class LlamaCppEngine:
         check_format("llama.cpp", cache, FORMATS, pairs=True)
         if found and plan.architecture.encoder:
             raise UnsupportedLayerError("llama.cpp keeps no keys and values of an encoder's output", "--engine none")
-        if any("index_open" in {s.name for s in mixer.states} for mixer in found):
-            raise UnsupportedLayerError("llama.cpp's cache of pooled index keys is not known here", "--engine none")
+        for mixer in found:
+            names = {state.name for state in mixer.states}
+            if "index_open" in names or ("index_keys" in names and "latents" not in names):
+                raise UnsupportedLayerError(
+                    f"how llama.cpp keeps the index keys of {mixer.name} layers is not known here"
+                )
         if plan.tp > 1:
             raise InvalidInputError("llama.cpp splits by layers, it keeps no share of the heads", "give --pp, not --tp")
         if plan.block_size is not None:
@@ -102,9 +106,9 @@ def _figure(rows: list[tuple[Mixer, State, int, int]], streams: int, stage: rang
         rule = f"pad256(min(n_ctx, {state.scope.size:,} + u))" if window else "n_ctx"
         factors = (
             *((Factor("sequences", streams, "B"),) if streams > 1 else ()),
-            *((Factor("cells", cells, rule),) if cells > 1 else ()),
+            *((Factor("cells", cells, rule),) if state.scope.kind != "fixed" else ()),
             Factor("layers", sum(depth in stage for depth in mixer.depths), "L"),
-            Factor("bytes a cell and layer" if cells > 1 else "bytes a state and layer", size, "b"),
+            Factor("bytes a cell and layer" if state.scope.kind != "fixed" else "bytes a state and layer", size, "b"),
         )
         parts.append(product(f"{mixer.name}: {state.name}".replace("_", " "), "B", factors))
     notes = (

@@ -87,6 +87,8 @@ def _slot_bytes(plan: Plan, mixer: Mixer) -> int:
     """A token in one layer on one rank; with an indexer a latent in fp8 is a row of 512 + 16 + 128 bytes."""
     rows = {state.name: state for state in mixer.states}
     index = index_bytes(rows["index_keys"].width) if "index_keys" in rows else 0
+    if index and "latents" not in rows:
+        raise UnsupportedLayerError(f"how SGLang keeps the index keys of {mixer.name} layers is not known here")
     if "index_open" in rows:
         raise UnsupportedLayerError("SGLang's pool of pooled index keys is not known here", "--engine none")
     if index and plan.cache.key.name == "fp8":

@@ -26,6 +26,7 @@ class Quirk:
     window: added to a window before the library takes one off. full: windows are kept at full length.
     conv: columns kept beyond kernel - 1. dtypes: arrays stored in another dtype, by name. copies: arrays kept more
     than once, by name, in layers of that kind. heads: keys and values are repeated to every query head.
+    unpooled: keys of an indexer are kept for every position, not for every pool: how many times, and what more.
     """
 
     window: int = 0
@@ -34,8 +35,12 @@ class Quirk:
     dtypes: tuple[tuple[str, StateDtype], ...] = ()
     copies: tuple[tuple[str, str, int], ...] = field(default=())
     repeated_heads: bool = False
+    unpooled: tuple[int, int] | None = None
 
 
+CONVOLVED: tuple[tuple[str, StateDtype], ...] = tuple(
+    (f"conv_state_{name}", "fp32") for name in ("k", "v", "attention", "mlp")
+)
 MODEL_STATE: tuple[tuple[str, StateDtype], ...] = (("recurrent_state", "model"),)
 PLAIN = Quirk()
 QUIRKS: dict[str, Quirk] = {
@@ -50,6 +55,13 @@ QUIRKS: dict[str, Quirk] = {
     "minimax": Quirk(dtypes=MODEL_STATE),
     # Layers without a compressor keep keys and values as two tensors, though they are equal.
     "deepseek_v4": Quirk(copies=(("keys_values", "sliding_attention", 2),)),
+    # Their convolutions run in fp32.
+    **dict.fromkeys(("inkling_text", "inkling2_text", "inkling2_loop_text"), Quirk(dtypes=CONVOLVED)),
+    # Rotating the index keys makes them fp32.
+    "dots3_note_text": Quirk(dtypes=(("index_keys", "fp32"),)),
+    # The pools are made anew at every step; GLM keeps the gates and whether the position counts beside the keys.
+    "qwen4_exp_text": Quirk(unpooled=(1, 0)),
+    "glm5_next_text": Quirk(unpooled=(2, 1)),
 }
 
 
@@ -111,6 +123,9 @@ def array(architecture: Architecture, held: Held, lengths: Lengths) -> Array:
         rows = lengths.tokens if quirk.full else min(lengths.tokens, state.scope.size + quirk.window - 1)
     if state.kind == "conv":
         row = (*row[:-1], row[-1] + quirk.conv)
+    if quirk.unpooled is not None and state.name in ("index_keys", "index_open"):
+        rows = lengths.tokens if state.name == "index_keys" else 0
+        row = (quirk.unpooled[0] * row[0] + quirk.unpooled[1],)
     spec = held.spec
     if quirk.repeated_heads and isinstance(spec, Attention) and spec.num_key_value_heads > 1:
         row = (spec.num_attention_heads, *row[1:])

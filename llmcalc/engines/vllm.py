@@ -37,6 +37,9 @@ BATCHED = 8192  # max_num_batched_tokens of the API server on cards of 70 GiB an
 STATE_AS_FILE = ("qwen3_5_text", "qwen3_5_moe_text", "nemotron_h")
 STATE_FP32 = ("KimiDelta",)
 
+# models/config.py DeepseekV32ForCausalLM: "auto" became fp8 in 0.11 (vllm#25988), and is 16 bits again since.
+FP8_ONCE = "vLLM 0.11 kept sparse latents in fp8 by default, newer releases where it is asked for: see --cache fp8"
+
 # DeepSeek-V4: bytes of a cached entry (448 fp8 + 64 bf16 + 7 e8m0 + pad), tokens of a window page and of a compressor
 # page, and what pages are rounded to.
 V4_ENTRY, V4_WINDOW_BLOCK, V4_ROUND = 584, 64, 576
@@ -55,7 +58,9 @@ class VllmEngine:
         block = plan.block_size or max((BLOCKS.get(type(m.spec).__name__, 16) for m in found), default=16)
         pages = [page for mixer in found for page in pages_of(plan, mixer, block)]
         packed = any(type(mixer.spec).__name__ == "CompressedAttention" for mixer in found)
-        return _allocation(plan, groups(aligned(pages, block), packed=packed), format_name(plan, found))
+        made = _allocation(plan, groups(aligned(pages, block), packed=packed), format_name(plan, found))
+        told = plan.cache.key.name != "fp8" and not plan.chosen and not packed and _sparse(found)
+        return made._replace(warnings=(FP8_ONCE,) if told else ())
 
 
 def check(plan: Plan, found: tuple[Mixer, ...]) -> None:
@@ -69,18 +74,25 @@ def check(plan: Plan, found: tuple[Mixer, ...]) -> None:
         raise UnsupportedLayerError(f"vLLM does not run the encoder and decoder of {plan.architecture.model_type}")
     if plan.cache.key.name == "fp32" and plan.chosen and plan.architecture.dtype != "fp32":
         raise UnsupportedFormatError("vLLM stores keys and values in fp32 only where the model runs in it")
+    for mixer in found:
+        if _sparse((mixer,)) and type(mixer.spec).__name__ not in ("LatentAttention", "CompressedAttention"):
+            raise UnsupportedLayerError(f"how vLLM keeps the index keys of {mixer.name} layers is not known here")
     compressed = any(type(mixer.spec).__name__ == "CompressedAttention" for mixer in found)
     if compressed and plan.chosen and plan.cache.key.name != "fp8":
         raise UnsupportedFormatError("vLLM's DeepSeek-V4 cache is known in its own fp8 layout alone", "--cache fp8")
 
 
 def format_name(plan: Plan, found: tuple[Mixer, ...]) -> str:
-    """What keys, values and latents are stored in; sparse latents are fp8 records unless 16 bits are asked for."""
-    sparse = any(state.kind == "index" for mixer in found for state in mixer.states)
+    """What keys, values and latents are stored in; beside an indexer, fp8 means records of their own layout."""
     name = plan.cache.key.name
-    if sparse and (name == "fp8" or not plan.chosen):
+    if any(type(mixer.spec).__name__ == "CompressedAttention" for mixer in found):
         return "fp8_ds_mla"
-    return "nvfp4_ds_mla" if sparse and name == "nvfp4" else name
+    sparse = _sparse(found)
+    return f"{name}_ds_mla" if sparse and name in ("fp8", "nvfp4") else name
+
+
+def _sparse(found: tuple[Mixer, ...]) -> bool:
+    return any(state.kind == "index" for mixer in found for state in mixer.states)
 
 
 def pages_of(plan: Plan, mixer: Mixer, block: int) -> list[Page]:
@@ -157,7 +169,11 @@ def _v4_pages(plan: Plan, mixer: Mixer, block: int) -> list[Page]:
     out = [_v4("window", "sliding", V4_WINDOW_BLOCK, V4_WINDOW_BLOCK * V4_ENTRY, mixer, window)]
     for prefix, entry in (("", V4_ENTRY), ("index_", index_bytes(128))):
         if f"{prefix}compressed" in found:
-            rate = found[f"{prefix}compressed"].scope.size
+            rate, width = found[f"{prefix}compressed"].scope.size, found[f"{prefix}compressed"].width
+            if rate not in V4_STATE_BLOCK or width != (128 if prefix else 512):
+                raise UnsupportedLayerError(
+                    f"vLLM's records of {width} numbers for {rate} positions are not known here"
+                )
             kinds = ("entries", "compressor") if not prefix else ("index keys", "index compressor")
             names = tuple(f"{kind} of {rate}" for kind in kinds)
             tokens, span = V4_STATE_BLOCK[rate], rate * (2 if f"{prefix}overlap" in found else 1)

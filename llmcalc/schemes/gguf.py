@@ -31,6 +31,8 @@ LEFT: Final = ("altup", "laurel", "per_layer_model_projection", "relative_attent
                "indexer.q_proj")  # fmt: skip
 
 
+# Families whose files keep the multi-token-prediction layers, which then count among the layers of a mix.
+NEXTN: Final = ("glm4_moe", "glm4v_moe_text", "glm_moe_dsa", "exaone_moe", "bailing_moe", "bailing_hybrid")
 # Families whose fused queries, keys and values the converter takes apart.
 UNFUSED: Final = ("baichuan", "internlm2", "bailing_moe", "bailing_hybrid", "bailing_moe_linear", "sarvam_moe")
 NAMES: Final = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "attention_output"}
@@ -116,7 +118,8 @@ class Gguf:
     def _count(self) -> dict[tuple[str, int], Counter]:
         """For values, downs, gates and ups of each block: how many stand before it, out of how many."""
         depth = len(self.architecture.decoder.layers)
-        extra = sum(len(stack.layers) for stack in self.architecture.mtp)
+        kept = self.architecture.decoder_type in NEXTN
+        extra = sum(len(stack.layers) for stack in self.architecture.mtp) if kept else 0
         met: dict[str, set[int]] = {}
         for site in sites(self.architecture):
             kind = self.category(site)
@@ -259,6 +262,8 @@ class Gguf:
             notes.append(f"{self.name} is made with an importance matrix")
         elif self.mix.name in ("q4_0", "q5_0", "iq4_nl", "iq4_xs", "iq3_m", "iq3_s"):
             notes.append("made without an importance matrix")
+        if self.architecture.mtp and self.architecture.decoder_type not in NEXTN:
+            notes.append("multi-token-prediction layers do not count among the layers of the mix: converters skip them")
         fused = any(kind == "qkv" for kind in self.kinds)
         if fused and self.mix.name in ("q3_k_m", "q3_k_l", "iq3_m", "q4_k_m", "q5_k_m"):
             notes.append("fused qkv follows the rule of attn_v; older llama.cpp gave it one type in every layer")

@@ -109,7 +109,7 @@ class Plain(Layout):
     source: str = "IEEE 754; bfloat16"
 
     def pieces(self, shape: tuple[int, ...]) -> Iterator[Piece]:
-        labels = ("out", "in") if len(shape) == 2 else ()
+        labels = {1: ("numbers",), 2: ("out", "in")}.get(len(shape), ())
         yield Piece("", shape, self.item, labels)
 
     @property

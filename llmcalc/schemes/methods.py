@@ -23,7 +23,7 @@ from llmcalc.schemes.named import (
 )
 from llmcalc.schemes.packed import Awq, Bnb4, Gptq, Ternary
 from llmcalc.schemes.rules import Names
-from llmcalc.schemes.scheme import Rule, Scheme, model_layout, scale_bytes
+from llmcalc.schemes.scheme import GATES, Rule, Scheme, model_layout, scale_bytes
 
 # Skip lists under the names that different tools write.
 SKIP: Final = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules")
@@ -115,7 +115,7 @@ def read_gptq(entries: Entries, architecture: Architecture) -> Scheme:
     rules += [Rule(Names(only, "transformers"), layout)] if only else []
     return Scheme(
         name, model_layout(architecture.dtype), None if only else layout, tuple(rules),
-        head=entries.flag("lm_head"), mtp=False, outside=entries.flag("lm_head"), source=layout.source,
+        head=entries.flag("lm_head"), mtp=False, outside=entries.flag("lm_head"), keeps=GATES, source=layout.source,
         notes=("scales in 16 bits; g_idx is stored with and without act-order; routers are not quantized",),
     )  # fmt: skip
 
@@ -144,7 +144,7 @@ def read_awq(entries: Entries, architecture: Architecture) -> Scheme:
         raise refuse("awq", f"{bits} bits in version {version!r}", "4 bits in version gemm")
     layout = Awq(f"awq 4-bit g{group}", 4, max(group, 0))
     return Scheme(
-        layout.name, model_layout(architecture.dtype), layout, skipping(entries), mtp=False, outside=False,
+        layout.name, model_layout(architecture.dtype), layout, skipping(entries), mtp=False, outside=False, keeps=GATES,
         source=layout.source, notes=("zeros are stored also where zero_point is false; routers are not quantized",),
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from llmcalc.errors import InvalidInputError, UnsupportedFormatError
 from llmcalc.schemes.layouts import Layout, Plain, Scaled
 from llmcalc.schemes.packed import Awq, Bits, Bnb4, Gptq, PackQuantized, Ternary
-from llmcalc.schemes.scheme import BF16, FP16, FP32, Scheme, model_layout, scale_bytes
+from llmcalc.schemes.scheme import BF16, FP16, FP32, GATES, Scheme, model_layout, scale_bytes
 
 OCP: Final = "OCP Microscaling Formats 1.0: e8m0 scale for 32 values"
 CT: Final = "compressed-tensors"
@@ -167,7 +167,7 @@ def asked(name: str, dtype: str, group: int | None = None) -> Scheme:
         )
         if layout.double:
             notes.append(OFFSET)
-    return Scheme(name, plain, layout, mtp=True, outside=False, source=layout.source, notes=tuple(notes))
+    return Scheme(name, plain, layout, outside=False, keeps=GATES, source=layout.source, notes=tuple(notes))
 
 
 OFFSET: Final = (

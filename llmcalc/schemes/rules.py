@@ -15,6 +15,7 @@ Dialect = Literal["transformers", "compressed-tensors", "wildcard"]
 
 # A key ends where a name does, or at a dot: "mlp.gate" is not "mlp.gate_proj".
 _BOUNDARY: Final = r"(?:(?<=\.)|(?=\.|$))"
+_OWN: Final = re.compile(r"\(\?(?!:|=|!|<=|<!|s:|>)|\\[1-9]")
 _PLAIN: Final = re.compile(r"[\w.\-]*")
 
 
@@ -33,16 +34,19 @@ class Names:
         self.entries = tuple(dict.fromkeys(str(entry) for entry in entries if isinstance(entry, str) and entry))
         self.plain = frozenset(e for e in self.entries if _PLAIN.fullmatch(e) and not e.startswith("re:"))
         patterns = [e for e in self.entries if e not in self.plain]
-        self.pattern = self._compile(patterns)
+        self.patterns = self._compile(patterns)
         self.suffixes = tuple(self.plain) if dialect == "transformers" else ()
         self.numbered = any(re.search(r"experts\.\d", entry) for entry in self.entries)
 
     def __bool__(self) -> bool:
         return bool(self.entries)
 
-    def _compile(self, patterns: Sequence[str]) -> re.Pattern[str] | None:
+    def _compile(self, patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+        """One pattern of them all; each alone where groups or flags of one would speak of another's."""
         sources = [_expression(pattern, self.dialect) for pattern in patterns]
-        return re.compile("|".join(f"(?:{source})" for source in sources)) if sources else None
+        if any(_OWN.search(source) for source in sources):
+            return tuple(re.compile(source) for source in sources)
+        return (re.compile("|".join(f"(?:{source})" for source in sources)),) if sources else ()
 
     def match(self, spellings: Iterable[str]) -> bool:
         """Whether a module of these spellings is named."""
@@ -55,7 +59,7 @@ class Names:
             found = any(head in self.plain for head in heads(name)) or bool(
                 self.suffixes and name.endswith(self.suffixes)
             )
-        return found or (self.pattern is not None and self.pattern.match(name) is not None)
+        return found or any(pattern.match(name) for pattern in self.patterns)
 
     def unmatched(self, names: Sequence[str]) -> list[str]:
         """Entries that name none of these modules."""

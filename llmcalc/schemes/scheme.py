@@ -17,6 +17,10 @@ INT64: Final = Plain("int64", 8, "whole numbers")
 MODEL: Final = {"fp32": FP32, "bf16": BF16, "fp16": FP16}
 
 
+# The gate of a shared expert is a router of one row; tools that quantize the matrices of layers leave it.
+GATES: Final = Names(("shared_expert_gate",), "transformers", listed=False)
+
+
 class Rule(NamedTuple):
     """Modules of these names are stored so; None: in the model's own format."""
 

@@ -51,6 +51,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "gemma2": Row("gemma2", (*p.DENSE, p.window_every(2, 4096))),
     "gemma3": Row("gemma3_text", (*p.DENSE, p.window_every(6))),
     "gemma3n": Row("gemma3n_text", (p.heads, p.widths, p.window_every(5), h.gemma3n)),
+    "gemma4": Row("gemma4_text", (p.window, h.gemma4)),
     "phi2": Row("phi", (p.old_heads, p.dense)),
     "phi3": Row("phi3", (p.old_heads, p.dense, p.window)),
     "gpt2": Row("gpt2", (p.old_heads, p.dense), NO_KV),

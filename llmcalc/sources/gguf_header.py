@@ -39,8 +39,7 @@ _SCALARS: Final = {
     0: ("B", 1), 1: ("b", 1), 2: ("H", 2), 3: ("h", 2), 4: ("I", 4), 5: ("i", 4), 6: ("f", 4), 7: ("?", 1),
     10: ("Q", 8), 11: ("q", 8), 12: ("d", 8),
 }  # fmt: skip
-_TEXT: Final = 8
-_ARRAY: Final = 9
+_TEXT, _ARRAY = 8, 9
 
 
 class Skipped(NamedTuple):

@@ -143,3 +143,32 @@ def gemma3n(g: Gguf) -> Fields:
         "altup_num_inputs": g.number("altup.num_inputs"), "laurel_rank": g.rows("blk.*.laurel_l.weight"),
         "vocab_size_per_layer_input": g.rows("per_layer_token_embd.weight"),
     }  # fmt: skip
+
+
+def gemma4(g: Gguf) -> Fields:
+    """Gemma-4: full layers of wider heads, which may take values from keys; caches shared by the upper layers."""
+    full, sliding = g.number("attention.key_length"), g.number("attention.key_length_swa")
+    pattern = g.numbers("attention.sliding_window_pattern") or []
+    wide = [index for index, slides in enumerate(pattern[: depth(g)]) if not slides]
+    narrow = [index for index, slides in enumerate(pattern[: depth(g)]) if slides]
+    borrowed = g.number("attention.shared_kv_layers", 0)
+    own = [index for index in wide if index < depth(g) - borrowed]
+    tied = bool(own) and f"blk.{own[0]}.attn_v.weight" not in g.shapes
+    fields: Fields = {
+        "num_attention_heads": g.number("attention.head_count"), "head_dim": sliding, "global_head_dim": full,
+        "num_key_value_heads": _kv(g, narrow, sliding), "attention_k_eq_v": tied, "num_kv_shared_layers": borrowed,
+        "num_global_key_value_heads": _kv(g, own, full) if tied else None, "use_double_wide_mlp": False,
+        "hidden_size_per_layer_input": g.number("embedding_length_per_layer_input", 0),
+        "vocab_size_per_layer_input": g.rows("per_layer_token_embd.weight"),
+        "intermediate_size": g.numbers("feed_forward_length"), "enable_moe_block": bool(g.number("expert_count", 0)),
+    }  # fmt: skip
+    if fields["enable_moe_block"]:
+        found = experts(g)
+        fields |= {**found, "top_k_experts": found["num_experts_per_tok"]}
+        del fields["num_experts_per_tok"]
+    return fields
+
+
+def _kv(g: Gguf, layers: list[int], width: int) -> int:
+    rows = next((g.shapes[name][0] for i in layers if (name := f"blk.{i}.attn_k.weight") in g.shapes), None)
+    return ratio(g, rows, width) if rows else g.number("attention.head_count_kv")

@@ -18,6 +18,7 @@ from llmcalc.sources.text import POINTER, parse_json
 
 LARGEST_HEADER: Final = 100_000_000  # the limit of the reference reader
 LARGEST: Final = 2**63
+MOST_VALUES: Final = 1_200_000  # five a tensor
 
 
 class _Span(NamedTuple):
@@ -49,6 +50,9 @@ def parse_header(file: Readable, length: int, where: str, shard: str) -> tuple[T
     Raises: MalformedConfigError.
     """
     header = file.read(header_length(file.read(8), length, where))
+    if header.count(b":") > MOST_VALUES or header.count(b",") > 4 * MOST_VALUES:
+        # Parsed, a value takes tens of times the bytes that name it.
+        raise MalformedConfigError(f"{where}: the header names more than {MOST_VALUES:,} values")
     entries, _ = parse_json(header, where, unique=True)
     if not isinstance(entries, dict):
         raise MalformedConfigError(f"{where}: the header is not a JSON object")

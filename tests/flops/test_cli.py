@@ -97,6 +97,8 @@ def test_mfu(run: Run) -> None:
         (("flops",), 2, "--params"),
         (("flops", "llama-3-8b", "--phase", "sleep"), 2, "prefill"),
         (("flops", "llama-3-8b", "--phase", "train", "--method", "lora", "--lora-targets", "nothing"), 1, "no weight"),
+        (("flops", "llama-3-8b", "--train-tokens", "5"), 1, "--phase train"),
+        (("flops", "bert-base-uncased", "--phase", "decode"), 1, "encoder"),
         (("mfu", "llama-3-8b", "--tokens-per-second", "10"), 1, "--gpu"),
         (
             ("mfu", "llama-3-8b", "--tokens-per-second", "10", "--gpu", "a100-sxm4-80gb", "--peak-dtype", "fp8"),
@@ -132,3 +134,16 @@ def test_other_verbs_do_not_load_these_modules(run: Run) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert "llmcalc" not in done.stderr
+
+
+def test_no_tokens_no_operations(run: Run) -> None:
+    done = run("flops", "llama-3-8b", "--lengths", "0")
+
+    assert done.returncode == 0, done.stderr
+    assert "0 FLOP" in done.stdout
+
+
+def test_a_whole_run_is_told_as_it_is_written(run: Run) -> None:
+    done = run("flops", "--params", "405e9", "--phase", "train", "--train-tokens", "15.6T")
+
+    assert "3.79e25 FLOP" in done.stdout

@@ -46,15 +46,17 @@ def test_rates(name: str, mib: int, bandwidth: float, bf16: float, fp8: float | 
 
 
 def test_accumulation_is_kept_apart() -> None:
-    """GeForce halves tensor rates with fp32 accumulation: 165 and 330 TFLOP/s of the RTX 4090, 209.5 and 419 of the 5090."""
+    """GeForce halves tensor rates with fp32 accumulation: 165 and 330 TFLOP/s on the RTX 4090."""
     for name in ("rtx-4090", "rtx-5090"):
         d = device(name)
-        assert d.peak_fp16_accumulate_per_second["fp16"] == pytest.approx(2 * d.peak("fp16"), rel=1e-3)  # data-sheet digits
+        assert d.peak_fp16_accumulate_per_second["fp16"] == pytest.approx(
+            2 * d.peak("fp16"), rel=1e-3
+        )  # data-sheet digits
     assert not device("h100").peak_fp16_accumulate_per_second
 
 
 def test_tensor_rate_over_units_and_clock() -> None:
-    """512 operations a unit and cycle on GeForce, 2,048 on the A100, 4,096 on Hopper: twice that were the sparse figure."""
+    """512 operations a unit and cycle on GeForce, 2,048 on the A100, 4,096 on Hopper; sparse figures are twice that."""
     for name, each in (("rtx-4090", 512), ("a100-sxm4-80gb", 2048), ("h100", 4096)):
         d = device(name)
         assert d.units
@@ -91,7 +93,9 @@ def test_one_figure_over_the_catalogue() -> None:
     assert card.given == ("memory",)
 
 
-@pytest.mark.parametrize("said", [{}, {"memory": 0}, {"bandwidth": -1.0}, {"peak": float("nan")}, {"link": float("inf")}])
+@pytest.mark.parametrize(
+    "said", [{}, {"memory": 0}, {"bandwidth": -1.0}, {"peak": float("nan")}, {"link": float("inf")}]
+)
 def test_nothing_described(said: dict[str, float]) -> None:
     with pytest.raises(InvalidInputError):
         describe(**said)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""From a driver's name to a row: longest first, whole words, memory where two share a name, no row rather than a wrong one."""
+"""From a driver's name to a row: longest first, whole words, memory where two share a name, else no row."""
 
 from __future__ import annotations
 

@@ -36,7 +36,12 @@ def test_a_card_says_what_it_is() -> None:
     assert (gpu.ordinal, gpu.name, gpu.uuid) == (0, "NVIDIA H200", "GPU-aaaa-1")
     assert (gpu.memory_total_bytes, gpu.memory_used_bytes) == (143_771 * 2**20, GIB)
     assert gpu.memory_free_bytes == 143_771 * 2**20 - GIB
-    assert (gpu.compute_capability, gpu.sm_clock_mhz, gpu.sm_clock_max_mhz, gpu.memory_clock_mhz) == ("9.0", 345, 1980, 3201)
+    assert (gpu.compute_capability, gpu.sm_clock_mhz, gpu.sm_clock_max_mhz, gpu.memory_clock_mhz) == (
+        "9.0",
+        345,
+        1980,
+        3201,
+    )
     assert (gpu.power_watts, gpu.power_limit_watts) == (123.456, 700.0)
     assert (gpu.unified_memory, gpu.mig, gpu.slices, gpu.visible) == (False, False, (), True)
     assert warnings == []
@@ -58,7 +63,9 @@ def test_what_a_card_does_not_say_is_none() -> None:
 def test_unified_memory_is_the_machine_s(tmp_path: Path) -> None:
     """GB10: nvmlDeviceGetMemoryInfo is NOT_SUPPORTED (driver 580)."""
     meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal:       127600748 kB\nMemFree: 1 kB\nMemAvailable:   100000000 kB\nHugePages_Total: x\n")
+    meminfo.write_text(
+        "MemTotal:       127600748 kB\nMemFree: 1 kB\nMemAvailable:   100000000 kB\nHugePages_Total: x\n"
+    )
     spark = card("NVIDIA GB10", "GPU-1", 1, MemoryInfo=NOT_SUPPORTED)
     (gpu,), _ = look(Driver([spark]), meminfo=meminfo)
     (blind,), _ = look(Driver([spark]), meminfo=tmp_path / "none")
@@ -72,7 +79,8 @@ def test_unified_memory_is_the_machine_s(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "kind", "says"),
     [
-        (12, NoGpuError, "library is not found"), (9, NoGpuError, "not loaded"), (18, MeasureError, "different versions"),
+        (12, NoGpuError, "library is not found"), (9, NoGpuError, "not loaded"),
+        (18, MeasureError, "different versions"),
         (4, MeasureError, "no permission"), (28, NoGpuError, "finds no GPU"), (999, MeasureError, "does not answer"),
     ],
 )  # fmt: skip

@@ -2,15 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from llmcalc import header_bytes
+from llmcalc import header_bytes, load, read_config
 from llmcalc.arch.stored import GGML_NAMES, TYPES
 from llmcalc.errors import UnsupportedFormatError
+from llmcalc.schemes.blocks import BLOCKS
 from llmcalc.sources.gguf_header import read_header as read_gguf_header
 from llmcalc.sources.raw import Tensor
 from llmcalc.sources.safetensors import read_header
-from llmcalc.schemes.blocks import BLOCKS
 
-from .gguf_files import write_llama
+from .gguf_files import LLAMA, write_llama
 
 
 def test_by_type_and_in_total() -> None:
@@ -60,3 +60,32 @@ def test_a_safetensors_file_to_the_byte(tmp_path: Path) -> None:
     assert {t.name: t.shape for t in tensors} == {name: array.shape for name, array in arrays.items()}
     size = 8 + int.from_bytes(path.read_bytes()[:8], "little")
     assert size + header_bytes(tensors).total == path.stat().st_size
+
+
+def test_components_sum_to_the_whole(tmp_path: Path) -> None:
+    from llmcalc.calc.header_parts import component_bytes
+
+    model = load(str(write_llama(tmp_path / "a.gguf", "Q8_0")))
+    assert model.tensors is not None
+    parts = component_bytes(model.architecture, model.tensors, "gguf")
+    assert parts == {
+        "decoder": {
+            "embeddings": 128 * 2 * 34, "lm_head": 128 * 2 * 34, "norms": 7 * 64 * 4,
+            "attention": 3 * (64 + 32 + 32 + 64) * 2 * 34, "mlp": 3 * (96 + 96) * 2 * 34 + 3 * 64 * 3 * 34,
+        }
+    }  # fmt: skip
+    assert sum(size for stack in parts.values() for size in stack.values()) == header_bytes(model.tensors).total
+
+
+def test_scales_count_where_their_weights_do() -> None:
+    from llmcalc.arch.names import stored
+    from llmcalc.calc.header_parts import component_bytes
+
+    architecture = read_config(LLAMA)
+    plain = [Tensor(t.name, "F8_E4M3", t.shape, "") for t in stored(architecture)]
+    scales = [Tensor(f"{t.name}_scale", "F32", (), "") for t in plain if "mlp" in t.name]
+    more = [*plain, *scales, Tensor("model.layers.0.self_attn.rotary_emb.inv_freq", "F32", (8,), "")]
+    parts = component_bytes(architecture, more)
+    assert parts["decoder"]["mlp"] == 3 * 3 * 96 * 64 + 9 * 4
+    assert parts["beside"] == {"other": 32}
+    assert sum(size for stack in parts.values() for size in stack.values()) == header_bytes(more).total

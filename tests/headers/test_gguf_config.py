@@ -1,8 +1,8 @@
 """Configs from GGUF headers: a written llama, wrong metadata, and the headers that llama.cpp itself writes.
 
 ``llama_cpp.zip`` holds what ``convert_hf_to_gguf.py`` of llama.cpp (as llama-cpp-python 0.3.36 ships it) made of small
-models that transformers 5.24 saved from the config.json beside each: the bytes before the tensor data, the length of the
-whole file in ``lengths.json``, the vocabulary replaced by as many numbered words.
+models that transformers 5.24 saved from the config.json beside each: the bytes before the tensor data, the length of
+the whole file in ``lengths.json``, the vocabulary replaced by as many numbered words.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def test_tied_and_biased_and_quantized(tmp_path: Path) -> None:
     }  # fmt: skip
     pairs = (pair(b"general.architecture", 8, arch), *(pair(k, 4, struct.pack("<I", v)) for k, v in numbers.items()))
     path = tmp_path / "tied.gguf"
-    path.write_bytes(gguf_bytes(pairs, (info(b"token_embd.weight", (8, 32)), info(b"blk.0.attn_q.bias", (8,), 0, 1024)), 2048))
+    path.write_bytes(
+        gguf_bytes(pairs, (info(b"token_embd.weight", (8, 32)), info(b"blk.0.attn_q.bias", (8,), 0, 1024)), 2048)
+    )
     found = resolve(str(path)).data
     assert (found["tie_word_embeddings"], found["attention_bias"], found["vocab_size"]) == (True, True, 32)
     assert "disagree about" in load(str(path)).warnings[-1]

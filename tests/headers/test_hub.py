@@ -64,7 +64,7 @@ def test_shards_by_their_index(hub: Hub) -> None:
     model = load("org/model", headers=True)
     assert {t.name: t.shard for t in model.tensors or ()} == index["weight_map"]
     del hub.repos["org/model"].files["b.safetensors"]
-    with pytest.raises(NotFoundError, match="the shard b.safetensors is not there"):
+    with pytest.raises(NotFoundError, match=r"the shard b\.safetensors is not there"):
         load("org/model", headers=True)
 
 

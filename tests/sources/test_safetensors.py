@@ -90,3 +90,16 @@ def test_any_bytes_are_a_header_or_an_error(tmp_path: Path, noise: bytes, at: in
     except MalformedConfigError as error:
         message = error.message
     assert "noise.safetensors" in message
+
+
+def test_a_header_of_very_many_values(tmp_path: Path) -> None:
+    """Small in the file, large once it is parsed."""
+    text = b"{" + b",".join(b'"%d":0' % number for number in range(1_300_000)) + b"}"
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    tracemalloc.start()
+    with pytest.raises(MalformedConfigError, match="more than 1,200,000 values"):
+        read_header(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6

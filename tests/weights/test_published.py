@@ -8,6 +8,7 @@ import pytest
 
 from llmcalc import load, params, weights
 from llmcalc.figure import Figure
+from llmcalc.sources.catalogue import entries
 
 # Tensor bytes in the headers of the official repositories (index ``total_size``), main model and MTP layers.
 PAYLOAD = {
@@ -137,3 +138,20 @@ def test_components_of_kimi_k3() -> None:
     architecture = replace(load("kimi-k3").architecture, uncounted=())
     leaves = [leaf for stack in weights(architecture).figure.parts for branch in stack.parts for leaf in branch.parts]
     assert sum(leaf.value for leaf in leaves if "experts.{}" in leaf.name) == 1_446_456_066_048
+
+
+# -- the whole catalogue -------------------------------------------------------------------------------------------
+
+NAMES = [entry.name for entry in entries() if entry.name != "kimi-k3"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_model_of_the_catalogue(name: str) -> None:
+    """Each number of the model is held once, whatever the format; parts sum; nothing is refused as configured."""
+    architecture = load(name).architecture
+    count = params(architecture)
+    for stored in ("config", "bf16", "q4_k_m", "nf4"):
+        found = weights(architecture, stored)
+        assert sum(part.value for part in found.figure.parts) == found.total_bytes
+        assert sum(numbers for _, numbers, _ in found.formats) == count.stored_params - count.mtp_params
+        assert sum(size for _, _, size in found.formats) <= found.total_bytes <= 4 * count.stored_params

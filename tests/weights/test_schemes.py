@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from llmcalc import load, read_config, weights
 from llmcalc.calc.weights import WeightBytes
@@ -281,3 +284,38 @@ def test_unknown_names_suggest_the_closest() -> None:
     with pytest.raises(UnsupportedFormatError) as error:
         weights(load("smollm2-135m").architecture, "q4_k_n")
     assert "q4_k_m" in error.value.hint
+
+
+# -- any config whatever -------------------------------------------------------------------------------------------
+
+KEYS = """
+    bits group_size config_groups targets weights num_bits type strategy ignore format dynamic input_activations
+    modules_to_not_convert weight_block_size quant_algo quantized_layers exclude_modules global_quant_config
+    weight dtype qscheme symmetric actorder load_in_4bit bnb_4bit_quant_type quant_config nbits quant_type version
+    lm_head group_0 block_structure modules_in_block_to_quantize
+""".split()
+LETTERS = "re:.*(|)?[]\\lm_head0"
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 200)
+    | st.floats(allow_nan=False)
+    | st.text("re:.*(|)?[]\\lm_head0", max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=12,
+)
+METHODS = ("fp8", "gptq", "awq", "bitsandbytes", "compressed-tensors", "modelopt", "quark", "mxfp4", "hqq", "torchao",
+           "bitnet", "auto-round", "fbgemm_fp8", "eetq")  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(method=st.sampled_from(METHODS), rest=st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=6))
+def test_any_config_is_read_or_refused(method: str, rest: dict[str, object]) -> None:
+    with contextlib.suppress(LlmcalcError):
+        assert stored({**rest, "quant_method": method}).total_bytes > 0
+
+
+@pytest.mark.parametrize("entry", ["re:(", "re:(?i)LM_HEAD", "re:(?P<a>lm)_head", "*[", "re:(lm)_\\1", "lm_head$", "["])
+def test_odd_patterns_are_no_crash(entry: str) -> None:
+    for dialect in ("transformers", "compressed-tensors", "wildcard"):
+        Names((entry, "re:(?P<a>x)", "lm_head"), dialect).match(("lm_head",))  # type: ignore[arg-type]

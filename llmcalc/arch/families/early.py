@@ -31,7 +31,9 @@ def cpmant(fields: Fields) -> Architecture:
     bias = Extra((Weight("relative_attention_bias", (rows, h), "embedding", split="none"),), "embeddings")
     stem = [table("cpmant.segment_embedding", segments, d), Named("cpmant.position_bias", bias)]
     fields.ignore("position_bias_max_distance", "tie_word_embeddings")
-    fields.notes.assume(f"the prompt of {fields.integer('prompt_length')} positions that the class puts first is no part of n")
+    fields.notes.assume(
+        f"the prompt of {fields.integer('prompt_length')} positions that the class puts first is no part of n"
+    )
     return decoder(
         fields, [layer] * fields.integer("num_hidden_layers"), width=d, final=norm, stem=stem, tie=False,
         embedding=embed(fields, d, "cpmant.input_embedding", vocab + prompts), head_rows=vocab,

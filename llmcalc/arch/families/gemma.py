@@ -19,7 +19,7 @@ from llmcalc.arch.residual import AlternatingUpdates
 from llmcalc.errors import InvalidInputError
 
 SLIDING: Literal["sliding_attention"] = "sliding_attention"
-PERIODS = {"gemma3n_text": 5, "gemma4_text": 6}
+PERIODS = {"gemma3n_text": 5, "gemma4_text": 6, "gemma4_unified_text": 6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def places(fields: Fields, layers: int) -> list[Place]:
     period = PERIODS[fields.model_type]
     kinds = layer_types(fields, layers)
     sliding = [kind == SLIDING for kind in kinds] if kinds else [(i + 1) % period != 0 for i in range(layers)]
-    if fields.model_type == "gemma4_text":
+    if fields.model_type != "gemma3n_text":
         sliding[-1] = False
     shared = fields.integer("num_kv_shared_layers", null=0, low=0)
     first = layers - shared
@@ -63,10 +63,11 @@ def attention(fields: Fields, d: int, place: Place) -> Attention:
     """A layer's attention; Gemma-4's full layers may have wider and fewer heads, and take values from keys."""
     h, kv, width = fields.integer("num_attention_heads"), 0, fields.integer("head_dim")
     tied = False
-    if fields.model_type == "gemma4_text" and not place.sliding:
-        width = fields.integer("global_head_dim", null=512)
+    if fields.model_type != "gemma3n_text" and not place.sliding:
+        saved = saved_sizes(fields)
+        width = saved.get("head_dim") or fields.integer("global_head_dim", null=512)
         tied = fields.flag("attention_k_eq_v")
-        kv = (fields.optional("num_global_key_value_heads") or 0) if tied else 0
+        kv = (saved.get("num_key_value_heads") or fields.optional("num_global_key_value_heads") or 0) if tied else 0
     kv = kv or key_value_heads(fields, h)
     if h % kv:
         raise InvalidInputError(f"{fields.where}: num_global_key_value_heads = {kv} does not divide {h} heads")
@@ -78,6 +79,14 @@ def attention(fields: Fields, d: int, place: Place) -> Attention:
         q_bias=bias, k_bias=bias, v_bias=bias, o_bias=bias, qk_norm="head", cache=cache, cache_source=place.source,
         positions=rope(fields, width, SLIDING if place.sliding else "full_attention"), scale=1.0,
     )  # fmt: skip
+
+
+def saved_sizes(fields: Fields) -> dict[str, int]:
+    """Sizes of the full layers in ``per_layer_config``, the spelling in which transformers 5 saves them."""
+    entries = [value for value in fields.mapping("per_layer_config").values() if isinstance(value, dict)]
+    names = ("head_dim", "num_key_value_heads")
+    return {name: fields.as_integer(f"per_layer_config.{name}", entry[name])
+            for entry in entries[:1] for name in names if name in entry}  # fmt: skip
 
 
 def per_layer_input(d: int, width: int, norm: Norm) -> tuple[Named, ...]:

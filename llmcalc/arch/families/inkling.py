@@ -123,9 +123,15 @@ def inkling2(fields: Fields) -> Architecture:
     keys = [(slides[index], index == 0, first <= index < last) for index in range(count)]
     for key in keys:
         if key not in made:
-            beside = [convolutions(fields, d), *residual(d, slides=key[0], start=key[1]), *gates(d, rank if key[2] else 0)]
-            made[key] = inkling2_layer(mixer(fields, d, slides=key[0], second=True), ffn, norm_names(key[0]), beside, d, fields)
-    calls = [*range(first), *[*range(first, last)] * passes, *range(last, count)]
+            beside = [
+                convolutions(fields, d),
+                *residual(d, slides=key[0], start=key[1]),
+                *gates(d, rank if key[2] else 0),
+            ]
+            made[key] = inkling2_layer(
+                mixer(fields, d, slides=key[0], second=True), ffn, norm_names(key[0]), beside, d, fields
+            )
+    order = [*range(first), *[*range(first, last)] * passes, *range(last, count)]
     table, normed = normed_embedding(fields, d)
     tail = [Named("model.final_input", AttentionResidual(d))]
     if passes > 1:
@@ -133,7 +139,8 @@ def inkling2(fields: Fields) -> Architecture:
         tail.append(Named("", Extra((query,))))
     return decoder(
         fields, [made[key] for key in keys], width=d, final=norm, embedding=table, stem=[normed], tail=tail, tie=False,
-        head_rows=fields.integer("unpadded_vocab_size"), schedule=[Call(index, depth) for depth, index in enumerate(calls)],
+        head_rows=fields.integer("unpadded_vocab_size"),
+        schedule=[Call(index, depth) for depth, index in enumerate(order)],
     )  # fmt: skip
 
 

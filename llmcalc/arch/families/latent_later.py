@@ -173,7 +173,9 @@ def mistral_large4(fields: Fields) -> Architecture:
     marks = fields.integers("no_rope_layers") or [int((index + 1) % interval != 0) for index in range(count)]
     owners = fields.integers("kv_source_layers") or list(range(count))
     if len(marks) < count or len(owners) < count:
-        raise fields.wrong("no_rope_layers", f"{min(len(marks), len(owners))} entries", f"one for each of {count} layers")
+        raise fields.wrong(
+            "no_rope_layers", f"{min(len(marks), len(owners))} entries", f"one for each of {count} layers"
+        )
     shared = [owner != index for index, owner in enumerate(owners[:count])]
     keys = list(zip(marks, shared, indexer_kinds(fields, count), sparse, strict=False))[:count]
     made: dict[tuple[int, bool, bool, bool], Layer] = {}

@@ -1,4 +1,4 @@
-"""Remote-code families of engines: Nemotron-NAS and DeciLM, Grok-1, Step-1 and Step-3, PLaMo-3, Rnj-1, LongCat's n-grams.
+"""Remote code that engines know: Nemotron-NAS, DeciLM, Grok-1, Step-1, Step-3, PLaMo-3, Rnj-1, LongCat's n-grams.
 
 Their layouts are read off vLLM's model files; no class of the library stands beside them.
 """
@@ -73,13 +73,13 @@ def deci_block(fields: Fields, index: int, value: object, d: int, h: int) -> tup
     where = f"block_configs.{index}"
     if not isinstance(value, dict):
         raise fields.wrong(where, value, "an object")
-    halves = [fields.block(part if isinstance(part, dict) else {}, f"{where}.{name}", "") for name in ("attention", "ffn")
-              for part in (value.get(name),)]  # fmt: skip
-    attention, ffn = halves
-    for half in halves:
+    attention, ffn = (half_of(fields, value.get(name), f"{where}.{name}") for name in ("attention", "ffn"))
+    for half in (attention, ffn):
         dense.refuse(half, ("replace_with_linear", "sparsify"))
     if attention.has("window_length"):
-        raise UnsupportedLayerError(f"{fields.where}: {where}.attention.window_length: windows with sinks are not described")
+        raise UnsupportedLayerError(
+            f"{fields.where}: {where}.attention.window_length: windows with sinks are not described"
+        )
     kv = 0
     if not attention.flag("no_op"):
         given = attention.optional("num_key_value_heads")
@@ -88,6 +88,11 @@ def deci_block(fields: Fields, index: int, value: object, d: int, h: int) -> tup
         return checked(fields, h, kv), 0
     given = ffn.optional("intermediate_size")
     return checked(fields, h, kv), given or deci_width(fields, ffn.number("ffn_mult"), d)
+
+
+def half_of(fields: Fields, value: object, where: str) -> Fields:
+    """Fields over one half of a block; nothing given is an empty one."""
+    return fields.block(value if isinstance(value, dict) else {}, where, "")
 
 
 def deci_width(fields: Fields, factor: float, d: int) -> int:
@@ -155,7 +160,7 @@ def plamo3(fields: Fields) -> Architecture:
 
 
 def plamo3_scopes(fields: Fields, count: int) -> list[Scope]:
-    """A window a layer, null where it is full; a single window leaves every ``sliding_window_pattern``-th layer full."""
+    """A window a layer, null where it is full; a single one leaves every ``sliding_window_pattern``-th layer full."""
     given = fields.raw("interleaved_sliding_window", "sliding_window")
     if isinstance(given, list):
         if len(given) < count:

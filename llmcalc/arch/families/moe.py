@@ -209,7 +209,7 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
         Experts(width="intermediate_size", router_bias=True, expert_bias=True, inert=("swiglu_limit",)),
     ),
     "granitemoe": (LLAMA, Experts(width="intermediate_size", inert=("mlp_bias",))),
-    "granitemoe_swa": (LLAMA._replace(sinks=True, window="typed"), Experts(width="intermediate_size")),
+    "granitemoe_swa": (LLAMA._replace(sinks=True, window="first4"), Experts(width="intermediate_size")),
     "granitemoeshared": (
         LLAMA,
         Experts(width="intermediate_size", shared="field", shared_field="shared_intermediate_size"),

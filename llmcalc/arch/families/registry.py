@@ -47,10 +47,11 @@ READERS |= {"blt": "blt"}
 _SWITCHED = (
     "apertus1p5_text muse_glimmer_text gpt_neox_japanese flint kolibri1 beam glm_ocr_text paddleocr_vl_text "
     "granite_docling_text granite4_vision_text cosmos3_edge_text emu3_text_model voxtral_realtime_text molmo2_text "
-    "deepseek_ocr2_text"
+    "deepseek_ocr2_text hunyuan_vl_text"
 )
 READERS |= dict.fromkeys(_SWITCHED.split(), "switched")
 READERS |= {"laguna": "varied", "step3p5": "varied", "cohere2_moe": "varied", "muse_spark_text": "muse"}
+READERS |= {"ernie4_5_vl_moe_text": "ernie_vl", "gemma4_unified_text": "gemma"}
 READERS |= {"cpmant": "early", "modernbert-decoder": "early", "phi4flash": "sambay", "hunyuan_v1_moe": "hunyuan"}
 _LATER_REMOTE = "deci nemotron-nas grok-1 step1 rnj1 plamo3 step3_text longcat_flash_ngram"
 READERS |= dict.fromkeys(_LATER_REMOTE.split(), "later_remote")
@@ -74,7 +75,8 @@ _LATER_WRAPPERS = (
     "molmo2 cosmos3_edge cosmos3_omni voxtral_realtime emu3 deepseek_vl deepseek_vl_hybrid janus got_ocr2 ovis2 "
     "hyperclovax_vision_v2 lfm3_vl lighton_ocr minicpm_ocr minicpmv4_6 minicpmv4_7 nemotron_h_omni perception_lm "
     "qianfan_ocr shieldgemma2 video_llama_3 video_llava fast_vlm audioflamingo3 musicflamingo granite_speech glmasr "
-    "qwen3_asr phi4_multimodal phi4mm deepseek_ocr2 step3_vl"
+    "qwen3_asr phi4_multimodal phi4mm deepseek_ocr2 step3_vl "
+    "ernie4_5_vl_moe ernie4_5_moe_vl gemma4_unified hunyuan_vl"
 )
 WRAPPERS |= dict.fromkeys(_LATER_WRAPPERS.split(), "wrappers")
 

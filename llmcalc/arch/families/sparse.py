@@ -151,7 +151,9 @@ def ngrams(fields: Fields, d: int, place: int) -> NgramEmbedding:
     divide(fields, size, heads, "ple_embed_dim by its n-gram heads")
     rows = sum(primes_from(base, place * heads)[-heads:])
     rows = -(-rows // multiple) * multiple
-    return NgramEmbedding(d, fields.integer("hc_count"), size, heads, rows, fields.integer("ple_conv_kernel_size"), longest)
+    return NgramEmbedding(
+        d, fields.integer("hc_count"), size, heads, rows, fields.integer("ple_conv_kernel_size"), longest
+    )
 
 
 # Looking for primes beyond these would take too long.

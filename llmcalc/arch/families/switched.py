@@ -44,6 +44,7 @@ DENSE: dict[str, Layout] = {
     "paddleocr_vl_text": Layout(qkv="?use_bias", o="?use_bias", mlp="?use_bias"),
     "granite_docling_text": LLAMA,
     "granite4_vision_text": LLAMA,
+    "hunyuan_vl_text": Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="head", inert=("eod_token_id",)),
     "cosmos3_edge_text": LLAMA._replace(gated=False),
     "emu3_text_model": LLAMA._replace(qkv=False, o=False, mlp=False),
     "voxtral_realtime_text": Layout(window="every"),

@@ -10,7 +10,8 @@ from llmcalc.arch.base import FULL, Scope, Spec
 from llmcalc.arch.families.build import block, decoder, layer_norm, layer_types, rms, rope, scopes
 from llmcalc.arch.families.dense import COHERE, attention
 from llmcalc.arch.families.moe import Experts, experts, typed
-from llmcalc.arch.families.windows import by_type, typed as typed_scopes
+from llmcalc.arch.families.windows import by_type
+from llmcalc.arch.families.windows import typed as typed_scopes
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import ABSENT, Fields
 from llmcalc.arch.model import Architecture, Layer
@@ -52,8 +53,7 @@ def laguna(fields: Fields) -> Architecture:
     sparse = typed(fields, count) if fields.has("mlp_layer_types") else [index > 0 for index in range(count)]
     gate: Gate = "per_head" if fields.raw("gating") in (True, "per-head") else "elementwise"
     mixers: list[Spec] = [
-        gated(fields, d, h, scope, gate=gate)
-        for h, scope in zip(heads, typed_scopes(fields, count), strict=True)
+        gated(fields, d, h, scope, gate=gate) for h, scope in zip(heads, typed_scopes(fields, count), strict=True)
     ]
     table = Experts(shared="field", correction="parameter", fp32_router=True)
     ffns: dict[bool, Spec] = {True: experts(fields, table, d)} if any(sparse) else {}
@@ -66,7 +66,8 @@ def laguna(fields: Fields) -> Architecture:
 STEP_INERT = (
     "per_layer_config", "mtp_layer_types", "mtp_mlp_layer_types", "swiglu_limits", "swiglu_limits_shared",
     "partial_rotary_factors", "yarn_only_types", "use_head_wise_attn_gate", "use_moe", "moe_every_n_layer",
-    "moe_router_activation", "use_moe_router_bias", "need_fp32_gate", "norm_expert_weight", "use_qk_norm", "att_impl_type",
+    "moe_router_activation", "use_moe_router_bias", "need_fp32_gate", "norm_expert_weight", "use_qk_norm",
+    "att_impl_type",
     "num_local_experts", "zero_centered", "rope_theta", "use_rope_layers", "sink", "max_seq_len",
 )  # fmt: skip
 
@@ -121,14 +122,14 @@ def step_sparse(fields: Fields, count: int) -> list[bool]:
     if listed is ABSENT or listed is None:
         return [index >= 3 for index in range(count)]
     items = listed.split(",") if isinstance(listed, str) else listed
-    if not isinstance(items, list):
+    if not isinstance(items, list) or not all(str(item).strip().isdecimal() for item in items if str(item).strip()):
         raise fields.wrong("moe_layers_enum", listed, "a list of layers")
-    chosen = {fields.as_integer("moe_layers_enum", item, 0) for item in items if str(item).strip()}
+    chosen = {int(str(item)) for item in items if str(item).strip() and len(str(item)) < 10}
     return [index in chosen for index in range(count)]
 
 
 def cohere2_moe(fields: Fields) -> Architecture:
-    """Command A+: Cohere's parallel block with experts, dense in the first layers, whose windows have their own period."""
+    """Command A+: Cohere's parallel block with experts; the dense layers before them have windows of their own."""
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     norm = rms(d, fields) if fields.raw("rms_norm_eps") is not None else layer_norm(d, fields, bias=False)
     dense = fields.integer("first_k_dense_replace", null=0, low=0)

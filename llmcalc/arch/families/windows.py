@@ -139,6 +139,11 @@ def nth_global(fields: Fields, layers: int) -> list[Scope]:
     return _with_types(fields, layers, every_nth_full(layers, fields.integer("global_attn_every_n_layers", null=4)))
 
 
+def first4(fields: Fields, layers: int) -> list[Scope]:
+    """One in four is full, the first of each group (CWM, Granite's sliding classes)."""
+    return _with_types(fields, layers, every_nth_full(layers, 4, last=False))
+
+
 def period5(fields: Fields, layers: int) -> list[Scope]:
     """One in five is full, the last of each group (Kolibri)."""
     return _with_types(fields, layers, every_nth_full(layers, 5))
@@ -198,6 +203,7 @@ RULES: dict[str, Callable[[Fields, int], list[Scope]]] = {
     "gpt_neo": gpt_neo,
     "nth_global": nth_global,
     "smollm3": smollm3,
+    "first4": first4,
     "period5": period5,
     "period6_end": period6_end,
     "from_end": from_end,

@@ -19,7 +19,8 @@ def beside(text_type: str, *uncounted: str, inert: tuple[str, ...] = (), text_in
 
 # What wrappers say of the projectors and cuttings of the towers that are not counted.
 PROJECTORS = (
-    "projector_bias", "projection_hidden_dim", "multimodal_projector_bias", "downsample_factor", "projector_use_layernorm",
+    "projector_bias", "projection_hidden_dim", "multimodal_projector_bias", "downsample_factor",
+    "projector_use_layernorm",
     "use_cls_token", "projector_hidden_size", "boi_token", "pooler_merge_size", "downsample_rate", "audio_merge_size",
     "adapter_config", "vq_config", "high_res_vision_config", "qformer_config", "encoder_config", "projector_config",
     "vocabulary_map", "audio_length_per_tok", "text_dim", "mlp_ratio", "modality_projector_config",
@@ -28,7 +29,8 @@ PROJECTORS = (
     "batch_vision_input", "image_size", "out_hidden_size", "merged_hidden_size", "downsample_mode", "merger_times",
     "patch_size", "density_router_hidden_size", "density_router_threshold", "image_patch_id", "force_image_size",
     "vision_hidden_size", "audio_frame_step", "image_start_id", "image_end_id", "slice_start_id", "slice_end_id",
-    "newline_id", "token_classification_bias",
+    "newline_id", "im_start_id", "im_end_id", "im_newline_id", "spatial_target_layers", "spatial_vision_layer",
+    "deepstack_layer_map", "token_classification_bias",
 )  # fmt: skip
 
 LATER: dict[str, Wrapper] = {
@@ -88,4 +90,8 @@ LATER: dict[str, Wrapper] = {
     "phi4mm": beside("phi3", "img_processor", "audio_processor", "embd_layer", "vision_lora", "speech_lora"),
     "deepseek_ocr2": beside("deepseek_ocr2_text"),
     "step3_vl": beside("step3_text"),
+    "ernie4_5_vl_moe": beside("ernie4_5_vl_moe_text"),
+    "ernie4_5_moe_vl": beside("ernie4_5_vl_moe_text"),
+    "hunyuan_vl": beside("hunyuan_vl_text"),
+    "gemma4_unified": beside("gemma4_unified_text"),
 }  # fmt: skip
