@@ -61,7 +61,7 @@ def test_shrunken_cache_with_numbers(slug: str) -> None:
     model = Decoder(small)
     formats = Formats(torch.bfloat16, torch.bfloat16, torch.float32)
     for length in (1, 6, 7, 8, 9, 10, 25):
-        assert model.allocate(1, length, formats).bytes == kv_cache(small, length, engine="none").total_bytes
+        assert model.allocate(1, length, formats).bytes == kv_cache(small, length, cache="bf16", engine="none").total_bytes
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e-12), (torch.float32, 1e-5)], ids=["fp64", "fp32"])
