@@ -1,7 +1,8 @@
 """A decoder to read in one sitting, which nonetheless has every layer kind that the calculator prices.
 
 It is built from the fields of an :class:`~llmcalc.arch.model.Architecture` and never from its lists of weights, states
-or operations: that is what makes their agreement evidence. Read ``decoder`` first, then ``attention``, then the rest.
+or operations: that is what makes their agreement evidence. Read ``decoder`` and ``block`` first, then
+``attention``, then the rest.
 """
 
 from reference_model.cache import Cache, Formats

@@ -54,8 +54,8 @@ def attend(
 
     Query heads of one key head become rows of one product, so keys and values are read once and never repeated.
     """
-    B, H, T, _ = q_BHTd.shape  # noqa: N806
-    G, S = k_BGSd.shape[1:3]  # noqa: N806
+    B, H, T, _ = q_BHTd.shape
+    G, S = k_BGSd.shape[1:3]
     q_BGRd = q_BHTd.reshape(B, G, H // G * T, -1)
     scores_BHTS = (q_BGRd @ k_BGSd.mT).view(B, H, T, S) * scale
     if softcap is not None:
@@ -91,7 +91,7 @@ class Attention(nn.Module):
         if spec.scope.kind not in ("full", "sliding", "chunked", "bidirectional", "source"):
             raise UnsupportedLayerError(f"attention over {spec.scope.kind} positions")
         self.spec, self.depth = spec, depth
-        D, H, G = spec.hidden_size, spec.num_attention_heads, spec.num_key_value_heads  # noqa: N806
+        D, H, G = spec.hidden_size, spec.num_attention_heads, spec.num_key_value_heads
         d, e, inputs = spec.head_dim, spec.v_head_dim, spec.source_size or spec.hidden_size
         self.q_proj = nn.Linear(D, H * d * (2 if spec.gate == "fused" else 1), spec.q_bias)
         if spec.cache != "borrowed":

@@ -34,7 +34,8 @@ class Flow:
 
     positions_BT: absolute. past_B: tokens held before. new_B: true tokens among the T, which are padded on the right.
     horizon: the whole context that this pass belongs to (what dynamic and long rotary scaling look at).
-    source_BSD: encoder states. tables: relative biases by the layer that owns one. kept: keys and values of layers whose cache others read. picked: an indexer's choice.
+    source_BSD: encoder states. tables: relative biases by the layer that owns one. kept: keys and values of layers
+    whose cache others read. picked: an indexer's choice. per_layer: Gemma's inputs of each layer's own.
     """
 
     positions_BT: Tensor
@@ -45,6 +46,7 @@ class Flow:
     tables: dict[int, Tensor] = field(default_factory=dict)
     kept: dict[int, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
     picked_BTS: Tensor | None = None
+    per_layer_BTLw: Tensor | None = None
     depth: int = 0
 
     @property
@@ -81,7 +83,9 @@ class Rows:
         """Put the true new rows in their places; of more than a ring holds, the last: new [B, T, ...]."""
         after_B1 = (flow.past_B + flow.new_B)[:, None]
         if not self.ring and int(after_B1.max()) > self.rows:
-            raise InvalidInputError(f"the cache has room for {self.rows} positions, and {int(after_B1.max())} are needed")
+            raise InvalidInputError(
+                f"the cache has room for {self.rows} positions, and {int(after_B1.max())} are needed"
+            )
         kept_BT = flow.valid_BT & (flow.positions_BT >= after_B1 - self.rows)
         b, t = kept_BT.nonzero(as_tuple=True)
         self.data[b, flow.positions_BT[b, t] % max(self.rows, 1)] = new_BT[b, t].to(self.data.dtype)

@@ -31,7 +31,7 @@ class CausalConv(nn.Module):
 
     def forward(self, x_BTC: Tensor, kept: Fixed | None, flow: Flow) -> Tensor:
         """[B, T, C] -> [B, T, C]; the state [B, C, K-1] moves on by the true tokens of each sequence."""
-        C, _, K = self.weight.shape  # noqa: N806
+        C, _, K = self.weight.shape
         before = kept.data.to(x_BTC.dtype) if kept is not None else x_BTC.new_zeros(len(x_BTC), C, K - 1)
         x_BCL = torch.cat([before, x_BTC.transpose(1, 2)], -1)
         if kept is not None:

@@ -6,128 +6,26 @@ runs at which depth: a block called twice has its weights once and a cache for e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from llmcalc.arch import attention as attention_specs
-from llmcalc.arch import base, conv, embedding, ffn, latent, linear, moe, recurrent, ssm
-from llmcalc.arch.model import Architecture, Layer, Named, Parallel, Stack, Sublayer
+from llmcalc.arch import base, embedding
+from llmcalc.arch.model import Architecture, Named, Stack
 from llmcalc.arch.positions import Sinusoidal
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.attention import Attention
+from reference_model.block import Block
 from reference_model.cache import Cache, Flow, Formats, Slot
-from reference_model.conv import ShortConv
-from reference_model.ffn import FeedForward, MixtureOfExperts
-from reference_model.latent import LatentAttention
-from reference_model.linear import DecayAttention, GatedDelta, KimiDelta
 from reference_model.norms import Norm
-from reference_model.recurrent import RgLru, Rwkv4, Rwkv4ChannelMix
-from reference_model.ssm import Mamba1, Mamba2
+from reference_model.residual import NORM, TABLE, narrowed, per_layer_inputs, widened
 
-Make = Callable[..., nn.Module]
-MODULES: dict[type[base.Spec], Make] = {
-    attention_specs.Attention: Attention, latent.LatentAttention: LatentAttention,
-    linear.GatedDelta: GatedDelta, linear.KimiDelta: KimiDelta, linear.DecayAttention: DecayAttention,
-    ssm.Mamba1: Mamba1, ssm.Mamba2: Mamba2, conv.ShortConv: ShortConv, recurrent.RgLru: RgLru,
-    recurrent.Rwkv4: Rwkv4, recurrent.Rwkv4ChannelMix: Rwkv4ChannelMix,
-    ffn.FeedForward: FeedForward, moe.MixtureOfExperts: MixtureOfExperts,
-}  # fmt: skip
-
-
-def module(spec: base.Spec, depth: int) -> nn.Module:
-    """The module of a layer kind.
-
-    Raises: UnsupportedLayerError: where there is none.
-    """
-    if type(spec) not in MODULES:
-        raise UnsupportedLayerError(f"{type(spec).__name__} ({spec.kind}) has no module in reference_model")
-    return MODULES[type(spec)](spec, depth)
-
-
-def norm(named: Named | None) -> Norm | None:
-    """A sublayer's norm, where it has one."""
-    if named is None:
-        return None
-    if not isinstance(named.spec, base.Norm):
-        raise UnsupportedLayerError(f"{type(named.spec).__name__} as a norm")
-    return Norm(named.spec)
-
-
-class Part(nn.Module):
-    """A sublayer: the norm before it, the mixer or feed-forward, the norms after it and after the sum."""
-
-    def __init__(self, spec: Sublayer, depth: int) -> None:
-        super().__init__()
-        self.names = {"inner": spec.name} | {
-            place: named.name for place in ("before", "after", "outer") if (named := getattr(spec, place)) is not None
-        }
-        self.before, self.after, self.outer = norm(spec.before), norm(spec.after), norm(spec.outer)
-        self.branches = nn.ModuleList()
-        self.inner: nn.Module | None = None
-        if isinstance(spec.spec, Parallel):
-            self.branches.extend(Part(branch, depth) for branch in spec.spec.branches)
-        else:
-            self.inner = module(spec.spec, depth)
-
-    def mixers(self) -> Iterator[nn.Module]:
-        """Every module that keeps something between steps, in the order in which they run."""
-        if self.inner is not None and hasattr(self.inner, "allocate"):
-            yield self.inner
-        for branch in self.branches:
-            yield from cast(Part, branch).mixers()
-
-    def work(self, x_BTD: Tensor, flow: Flow, slots: Iterator[Slot | None]) -> Tensor:
-        """Mixer or feed-forward and the norm after it: [B, T, D] -> [B, T, D]; branches are summed."""
-        if self.inner is None:
-            parts = [cast(Part, branch) for branch in self.branches]
-            y = sum((p.work(x_BTD if p.before is None else p.before(x_BTD), flow, slots) for p in parts), start=0 * x_BTD)
-        elif hasattr(self.inner, "allocate"):
-            y = self.inner(x_BTD, flow, next(slots))
-        else:
-            y = self.inner(x_BTD)
-        return y if self.after is None else self.after(y)
-
-
-class Block(nn.Module):
-    """Sublayers one after another, each added to the stream, or all of them on the same normed input."""
-
-    def __init__(self, layer: Layer, depth: int) -> None:
-        super().__init__()
-        if layer.residual:
-            raise UnsupportedLayerError("a residual path with " + ", ".join(named.name or "extras" for named in layer.residual))
-        self.parallel, self.scale, self.blend = layer.parallel, layer.residual_scale, layer.blend
-        self.parts = nn.ModuleList(Part(sublayer, depth) for sublayer in layer.sublayers)
-
-    def residual_modules(self) -> Iterator[tuple[str, nn.Module]]:
-        """What the residual path itself stores."""
-        yield from ()
-
-    def mixers(self) -> list[nn.Module]:
-        """Every module that keeps something between steps."""
-        return [mixer for part in self.parts for mixer in cast(Part, part).mixers()]
-
-    def forward(self, x_BTD: Tensor, flow: Flow, slots: list[Slot | None]) -> Tensor:
-        """[B, T, D] -> [B, T, D]."""
-        queue = iter(slots)
-        if self.parallel:
-            added, normed = torch.zeros_like(x_BTD), x_BTD
-            for part in (cast(Part, part) for part in self.parts):
-                normed = normed if part.before is None else part.before(x_BTD)
-                added = added + self.scale * part.work(normed, flow, queue)
-            return x_BTD + added
-        for index, part in enumerate(cast(Part, part) for part in self.parts):
-            normed = x_BTD if part.before is None else part.before(x_BTD)
-            if self.blend:
-                a, b = self.blend[index]
-                x_BTD = a * normed + b * part.work(normed, flow, queue)
-                continue
-            x_BTD = x_BTD + self.scale * part.work(normed, flow, queue)
-            x_BTD = x_BTD if part.outer is None else part.outer(x_BTD)
-        return x_BTD
+# Matrices that may stand around the layers.
+KNOWN = r"\.(project_(in|out)|per_layer_model_projection|altup_projections\.\d+|altup_unembed_projections\.\d+)$"
 
 
 class Projection(nn.Linear):
@@ -148,7 +46,7 @@ class Ends(nn.Module):
             match spec:
                 case embedding.Embedding():
                     self.made.append(nn.Embedding(spec.rows, spec.width))
-                case embedding.Projection():
+                case embedding.Projection() if name == "score" or re.search(KNOWN, name):
                     self.made.append(Projection(spec))
                 case base.Norm():
                     self.made.append(Norm(spec))
@@ -183,25 +81,26 @@ class Stream(nn.Module):
 
     def embed(self, tokens_BT: Tensor, flow: Flow, table: nn.Embedding | None) -> Tensor:
         """Rows of the token table, scaled, projected, with positions, normed: [B, T] -> [B, T, D]."""
-        scale = 1.0
+        ends, scale = {name: made for name, _, made in self.stem.each()}, 1.0
         for name, spec, made in self.stem.each():
             if isinstance(spec, embedding.Embedding):
                 if "relative_attention_bias" in name:
                     flow.tables[int(name.split(".")[2])] = cast(nn.Embedding, made).weight
-                elif spec.tokens:
+                elif spec.tokens and name != TABLE:
                     table, scale = cast(nn.Embedding, made), spec.scale
         if table is None:
             raise UnsupportedLayerError("a stack without a token table")
         x = table(tokens_BT) * scale
-        for _, spec, made in self.stem.each():
-            if isinstance(spec, embedding.Projection):
-                x = made(x)
+        x = ends["model.project_in"](x) if "model.project_in" in ends else x
         for name, spec, made in self.stem.each():
             if isinstance(spec, embedding.Embedding) and "position" in name:
                 x = x + made(flow.positions_BT + spec.offset)
-            elif isinstance(spec, base.Norm):
+            elif isinstance(spec, base.Norm) and name != NORM:
                 x = made(x)
-        return x
+        if TABLE in ends:
+            flow.per_layer_BTLw = per_layer_inputs(ends, tokens_BT, x)
+        copies = [made for name, made in ends.items() if ".altup_projections." in name]
+        return widened(x, copies) if copies else x
 
     def run(self, x_BTD: Tensor, flow: Flow, slots: list[list[Slot | None]] | None) -> Tensor:
         """Every call in order: [B, T, D] -> [B, T, D]."""
@@ -213,7 +112,11 @@ class Stream(nn.Module):
 
     def finish(self, x_BTD: Tensor, table: nn.Embedding | None) -> Tensor:
         """Last norm, projection and head: [B, T, D] -> [B, T, V], or [B, T, D] where there is no head."""
-        for _, spec, made in self.tail.each():
+        copies = [made for name, _, made in self.tail.each() if ".altup_unembed_" in name]
+        x_BTD = narrowed(x_BTD, copies) if copies else x_BTD
+        for name, spec, made in self.tail.each():
+            if ".altup_unembed_" in name:
+                continue
             if isinstance(spec, embedding.Head):
                 linear_ = cast(nn.Linear, made)
                 weight = linear_.weight if linear_.weight is not None else cast(nn.Embedding, table).weight
@@ -259,7 +162,7 @@ class Decoder(nn.Module):
 
     def flow(self, tokens_BT: Tensor, cache: Cache | None, new_B: Tensor | None, horizon: int = 0) -> Flow:
         """Positions of the new tokens, and the length of the whole context."""
-        B, T = tokens_BT.shape  # noqa: N806
+        B, T = tokens_BT.shape
         past_B = cache.lengths_B if cache is not None else tokens_BT.new_zeros(B)
         positions_BT = past_B[:, None] + torch.arange(T, device=tokens_BT.device)
         counts_B = new_B if new_B is not None else tokens_BT.new_full((B,), T)
@@ -278,8 +181,8 @@ class Decoder(nn.Module):
         tokens_BT: Tensor,
         cache: Cache | None = None,
         *,
-        new_B: Tensor | None = None,  # noqa: N803
-        source_BSD: Tensor | None = None,  # noqa: N803
+        new_B: Tensor | None = None,
+        source_BSD: Tensor | None = None,
         horizon: int = 0,
     ) -> Tensor:
         """Logits of every new token: [B, T] -> [B, T, V].

@@ -45,18 +45,27 @@ class FeedForward(nn.Module):
         super().__init__()
         if spec.extra:
             raise UnsupportedLayerError("a feed-forward with " + ", ".join(weight.name for weight in spec.extra))
-        D, F = spec.hidden_size, spec.intermediate_size  # noqa: N806
+        D, F = spec.hidden_size, spec.intermediate_size
         self.gated, self.act, self.factors = spec.gated, activation(spec.activation), spec.multipliers
+        self.sparsity = spec.sparsity
         if spec.gated:
             self.gate_proj = nn.Linear(D, F, spec.bias)
         self.up_proj = nn.Linear(D, F, spec.bias)
         self.down_proj = nn.Linear(F, D, spec.bias if spec.down_bias is None else spec.down_bias)
         self.ffn_sub_norm = Norm(base.Norm(F)) if spec.inner_norm else None
 
+    def thinned(self, x: Tensor) -> Tensor:
+        """All but the largest share closed, by the quantile of a normal distribution (Gemma-3n): [..., F]."""
+        if not self.sparsity:
+            return x
+        cut = torch.special.ndtri(torch.tensor(self.sparsity, dtype=torch.float64)).to(x)
+        return functional.relu(x - x.mean(-1, keepdim=True) - cut * x.std(-1, keepdim=True, unbiased=False))
+
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
         gate, down = self.factors
-        inner = self.act(self.gate_proj(x) * gate) * self.up_proj(x) if self.gated else self.act(self.up_proj(x))
+        inner = self.up_proj(x)
+        inner = self.act(self.thinned(self.gate_proj(x) * gate)) * inner if self.gated else self.act(inner)
         return self.down_proj(inner if self.ffn_sub_norm is None else self.ffn_sub_norm(inner)) * down
 
 
@@ -93,7 +102,9 @@ class Router(nn.Module):
         """All but the best ``topk_group`` groups struck out; a group is as good as its two best, or its best."""
         s, groups_MGe = self.spec, scores_ME.unflatten(-1, (self.spec.n_group, -1))
         worth_MG = groups_MGe.topk(2, -1).values.sum(-1) if s.group_score == "top2" else groups_MGe.amax(-1)
-        best_MG = torch.zeros_like(worth_MG, dtype=torch.bool).scatter(-1, worth_MG.topk(s.topk_group, -1).indices, True)
+        best_MG = torch.zeros_like(worth_MG, dtype=torch.bool).scatter(
+            -1, worth_MG.topk(s.topk_group, -1).indices, True
+        )
         return groups_MGe.masked_fill(~best_MG[..., None], float("-inf")).flatten(-2)
 
 
@@ -102,7 +113,7 @@ class Expert(nn.Module):
 
     def __init__(self, spec: MoeSpec) -> None:
         super().__init__()
-        D, F = spec.latent_size or spec.hidden_size, spec.moe_intermediate_size  # noqa: N806
+        D, F = spec.latent_size or spec.hidden_size, spec.moe_intermediate_size
         self.spec, self.act = spec, activation(spec.activation)
         if spec.gated:
             self.gate_proj = nn.Linear(D, F, spec.expert_bias)

@@ -34,7 +34,7 @@ class Indexer(nn.Module):
             raise UnsupportedLayerError("an indexer with pooled keys or normed queries")
         self.spec, self.rotary = spec, rotary
         self.positions = replace(positions, interleaved=False) if positions is not None else None
-        I, w = spec.index_n_heads, spec.index_head_dim  # noqa: N806, E741
+        I, w = spec.index_n_heads, spec.index_head_dim
         self.wq_b = nn.Linear(spec.query_size, I * w, bias=False)
         self.wk = nn.Linear(spec.hidden_size, w, bias=False)
         self.k_norm = Norm(base.Norm(w, "layer", bias=True, eps=1e-6))
@@ -70,8 +70,8 @@ class LatentAttention(nn.Module):
         super().__init__()
         if spec.extra or spec.sinks or spec.rope_norm or spec.cache != "own":
             raise UnsupportedLayerError("latent attention with sinks, a rotary norm, a borrowed cache or extra tensors")
-        self.spec, D, H = spec, spec.hidden_size, spec.num_attention_heads  # noqa: N806
-        R, p, t, e = spec.kv_lora_rank, spec.qk_nope_head_dim, spec.qk_rope_head_dim, spec.v_head_dim  # noqa: N806
+        self.spec, D, H = spec, spec.hidden_size, spec.num_attention_heads
+        R, p, t, e = spec.kv_lora_rank, spec.qk_nope_head_dim, spec.qk_rope_head_dim, spec.v_head_dim
         if spec.q_lora_rank:
             self.q_a_proj = nn.Linear(D, spec.q_lora_rank, spec.bias)
             self.q_a_layernorm = Norm(base.Norm(spec.q_lora_rank, eps=spec.norm_eps))

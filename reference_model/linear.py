@@ -54,10 +54,11 @@ class GatedDelta(nn.Module):
         if spec.extra:
             raise UnsupportedLayerError("gated delta with " + ", ".join(weight.name for weight in spec.extra))
         self.spec, self.keys = spec, spec.num_key_heads * spec.key_head_dim
-        self.values, H, D = spec.num_value_heads * spec.value_head_dim, spec.num_value_heads, spec.hidden_size  # noqa: N806
+        self.values, H, D = spec.num_value_heads * spec.value_head_dim, spec.num_value_heads, spec.hidden_size
         shapes = {
             "fused": {"in_proj_qkvz": 2 * self.keys + 2 * self.values, "in_proj_ba": 2 * H},
-            "split": {"in_proj_qkv": 2 * self.keys + self.values, "in_proj_z": self.values, "in_proj_b": H, "in_proj_a": H},
+            "split": {"in_proj_qkv": 2 * self.keys + self.values, "in_proj_z": self.values, "in_proj_b": H,
+                      "in_proj_a": H},
             "separate": {"q_proj": self.keys, "k_proj": self.keys, "v_proj": self.values, "g_proj": self.values,
                          "b_proj": H, "a_proj": H},
         }[spec.layout]  # fmt: skip
@@ -68,7 +69,10 @@ class GatedDelta(nn.Module):
         for name, channels in (convs if separate else {"conv1d": 2 * self.keys + self.values}).items():
             self.add_module(name, CausalConv(channels, spec.conv_kernel))
         self.A_log, self.dt_bias = nn.Parameter(torch.zeros(H)), nn.Parameter(torch.ones(H))
-        norm, out = GatedNorm(spec.value_head_dim, spec.norm_eps, gate_first=False), nn.Linear(self.values, D, bias=False)
+        norm, out = (
+            GatedNorm(spec.value_head_dim, spec.norm_eps, gate_first=False),
+            nn.Linear(self.values, D, bias=False),
+        )
         self.add_module("o_norm" if separate else "norm", norm)
         self.add_module("o_proj" if separate else "out_proj", out)
 
@@ -93,7 +97,9 @@ class GatedDelta(nn.Module):
             sizes = [s.key_head_dim, s.key_head_dim, each * s.value_head_dim, each * s.value_head_dim]
             parts = self.in_proj_qkvz(x_BTD).unflatten(-1, (s.num_key_heads, -1)).split(sizes, -1)
             q, k, v, z = (part.flatten(2) for part in parts)
-            b, a = (part.flatten(2) for part in self.in_proj_ba(x_BTD).unflatten(-1, (s.num_key_heads, -1)).chunk(2, -1))
+            b, a = (
+                part.flatten(2) for part in self.in_proj_ba(x_BTD).unflatten(-1, (s.num_key_heads, -1)).chunk(2, -1)
+            )
             qkv = torch.cat([q, k, v], -1)
         return qkv, z.unflatten(-1, (s.num_value_heads, s.value_head_dim)), b, a
 
@@ -129,7 +135,7 @@ class KimiDelta(nn.Module):
 
     def __init__(self, spec: KimiSpec, depth: int = 0) -> None:
         super().__init__()
-        self.spec, D = spec, spec.hidden_size  # noqa: N806
+        self.spec, D = spec, spec.hidden_size
         self.width = spec.num_heads * spec.head_dim
         for name in ("q", "k", "v"):
             self.add_module(f"{name}_proj", nn.Linear(D, self.width, bias=False))
@@ -208,7 +214,8 @@ class DecayAttention(nn.Module):
         """[B, T, D] -> [B, T, D]."""
         s = self.spec
         q, k, v = (
-            wide(functional.silu(getattr(self, f"{name}_proj")(x_BTD))).unflatten(-1, (s.num_heads, -1)) for name in "qkv"
+            wide(functional.silu(getattr(self, f"{name}_proj")(x_BTD))).unflatten(-1, (s.num_heads, -1))
+            for name in "qkv"
         )
         decay_H11 = self.decay().to(q)[:, None, None]
 

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from llmcalc.arch.names import Stored, groups
 from llmcalc.errors import MalformedConfigError, NotFoundError
-from reference_model.decoder import Block, Decoder, Part, Stream
+from reference_model.block import Block, Part
+from reference_model.decoder import Decoder, Stream
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64}
 
@@ -113,9 +114,12 @@ def _alternating(tensor: Tensor, sizes: list[int], _heads: int) -> list[Tensor]:
 
 
 # How the rows of a fused tensor lie where it is not one part after the other.
+GROUPED = ("bloom", "falcon", "gpt_neox", "persimmon", "internlm2", "minimax")
 ORDERS: dict[tuple[str, str], Callable[[Tensor, list[int], int], list[Tensor]]] = {
-    ("gpt_oss", "gate_proj"): _alternating, ("codegen", "q_proj"): _codegen,
-} | {(family, "q_proj"): _grouped for family in ("bloom", "falcon", "gpt_neox", "persimmon", "internlm2", "minimax")}  # fmt: skip
+    ("gpt_oss", "gate_proj"): _alternating,
+    ("codegen", "q_proj"): _codegen,
+    **{(family, "q_proj"): _grouped for family in GROUPED},
+}
 
 
 def _pieces(model: Decoder, item: Stored, tensor: Tensor, shapes: list[torch.Size], expert: int) -> Iterator[
@@ -148,7 +152,9 @@ def translated(model: Decoder, tensors: dict[str, Tensor]) -> Iterator[tuple[str
     """The file's tensors under our names, group by group in the spelling that the file has."""
     places = parameters(model)
     for group in groups(model.architecture):
-        chosen = next((spelling for spelling in group.spellings if all(item.name in tensors for item in spelling)), None)
+        chosen = next(
+            (spelling for spelling in group.spellings if all(item.name in tensors for item in spelling)), None
+        )
         if chosen is None:
             continue
         seen: dict[str, int] = {}

@@ -25,7 +25,7 @@ class Gates(nn.Module):
 
     def __init__(self, spec: LruSpec) -> None:
         super().__init__()
-        H, W = spec.num_heads, spec.lru_width // spec.num_heads  # noqa: N806
+        H, W = spec.num_heads, spec.lru_width // spec.num_heads
         self.recurrent_param = nn.Parameter(torch.ones(spec.lru_width))
         for name in ("input_gate", "recurrent_gate"):
             self.register_parameter(f"{name}_weight", nn.Parameter(torch.randn(H, W, W) * W**-0.5))
@@ -45,7 +45,7 @@ class RgLru(nn.Module):
 
     def __init__(self, spec: LruSpec, depth: int = 0) -> None:
         super().__init__()
-        self.spec, C = spec, spec.lru_width  # noqa: N806
+        self.spec, C = spec, spec.lru_width
         self.linear_x, self.linear_y = nn.Linear(spec.hidden_size, C), nn.Linear(spec.hidden_size, C)
         self.conv_1d, self.act = CausalConv(C, spec.conv_kernel, bias=True), activation(spec.activation)
         self.rg_lru, self.linear_out = Gates(spec), nn.Linear(C, spec.hidden_size)
@@ -90,7 +90,7 @@ class Rwkv4(nn.Module):
 
     def __init__(self, spec: TimeSpec, depth: int = 0) -> None:
         super().__init__()
-        self.spec, D, C = spec, spec.hidden_size, spec.attention_size  # noqa: N806
+        self.spec, D, C = spec, spec.hidden_size, spec.attention_size
         self.time_decay, self.time_first = nn.Parameter(torch.zeros(C)), nn.Parameter(torch.zeros(C))
         for name in ("key", "value", "receptance"):
             self.register_parameter(f"time_mix_{name}", nn.Parameter(torch.full((1, 1, D), 0.5)))
@@ -134,7 +134,7 @@ class Rwkv4ChannelMix(nn.Module):
 
     def __init__(self, spec: ChannelSpec, depth: int = 0) -> None:
         super().__init__()
-        self.spec, D = spec, spec.hidden_size  # noqa: N806
+        self.spec, D = spec, spec.hidden_size
         self.time_mix_key, self.time_mix_receptance = (nn.Parameter(torch.full((1, 1, D), 0.5)) for _ in range(2))
         self.key, self.receptance = nn.Linear(D, spec.intermediate_size, bias=False), nn.Linear(D, D, bias=False)
         self.value = nn.Linear(spec.intermediate_size, D, bias=False)

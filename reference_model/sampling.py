@@ -71,7 +71,7 @@ def generate(
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int | None = None,
-    source_BSD: Tensor | None = None,  # noqa: N803
+    source_BSD: Tensor | None = None,
 ) -> list[list[int]]:
     """``count`` tokens after each prompt, of any lengths: one prefill (in chunks of ``chunk``), then decode steps."""
     lengths = [len(prompt) for prompt in prompts]

@@ -48,8 +48,8 @@ class Mamba1(nn.Module):
         super().__init__()
         if spec.heads > 1:
             raise UnsupportedLayerError(f"Mamba with {spec.heads} heads (Zamba)")
-        self.spec, (D, C, N) = spec, (spec.hidden_size, spec.inner, spec.state_size)  # noqa: N806
-        R = spec.time_step_rank  # noqa: N806
+        self.spec, (D, C, N) = spec, (spec.hidden_size, spec.inner, spec.state_size)
+        R = spec.time_step_rank
         self.in_proj = nn.Linear(D, 2 * C, spec.proj_bias)
         self.conv1d = CausalConv(C, spec.conv_kernel, bias=spec.conv_bias)
         self.x_proj = nn.Linear(C, R + 2 * N, bias=False)
@@ -94,7 +94,7 @@ class Mamba2(nn.Module):
 
     def __init__(self, spec: Spec2, depth: int = 0) -> None:
         super().__init__()
-        self.spec, H = spec, spec.num_heads  # noqa: N806
+        self.spec, H = spec, spec.num_heads
         self.inner = H * spec.head_dim
         self.channels = self.inner + 2 * spec.n_groups * spec.state_size
         self.in_proj = nn.Linear(spec.hidden_size, self.inner + self.channels + H, spec.proj_bias)
@@ -102,7 +102,9 @@ class Mamba2(nn.Module):
         self.A_log = nn.Parameter(torch.log(torch.arange(1.0, H + 1)))
         self.D, self.dt_bias = nn.Parameter(torch.ones(H)), nn.Parameter(torch.ones(H))
         self.norm = GatedNorm(self.inner, spec.norm_eps, groups=spec.norm_groups) if spec.gated_norm else None
-        self.out_proj = nn.Linear(self.inner, spec.hidden_size, spec.proj_bias if spec.out_bias is None else spec.out_bias)
+        self.out_proj = nn.Linear(
+            self.inner, spec.hidden_size, spec.proj_bias if spec.out_bias is None else spec.out_bias
+        )
 
     def allocate(self, batch: int, capacity: int, formats: Formats, device: torch.device, source: int) -> Slot:
         """The state [H, P, N] and K - 1 columns of x, b and c."""
@@ -112,7 +114,7 @@ class Mamba2(nn.Module):
 
     def forward(self, x_BTD: Tensor, flow: Flow, slot: Slot | None) -> Tensor:
         """[B, T, D] -> [B, T, D]."""
-        s, (B, T, _) = self.spec, x_BTD.shape  # noqa: N806
+        s, (B, T, _) = self.spec, x_BTD.shape
         gate_BTC, mixed, dt_BTH = self.projected(x_BTD)
         mixed = functional.silu(self.conv1d(mixed, state(slot, 1), flow))
         width = s.n_groups * s.state_size

@@ -115,6 +115,11 @@ class State(NamedTuple):
     borrowed: bool = False
 
     @property
+    def is_value(self) -> bool:
+        """Whether it holds values, which may have a format of their own; everything else follows the keys."""
+        return self.kind == "value" or (self.kind == "cross" and self.name.endswith("values"))
+
+    @property
     def width(self) -> int:
         """Numbers in one entry."""
         return prod(self.row)

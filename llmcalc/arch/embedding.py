@@ -20,7 +20,7 @@ class Embedding(Spec):
     tokens: bool = True
     scale: float = 1.0
     offset: int = 0
-    part = "embeddings"
+    part: str = "embeddings"
 
     def weights(self) -> Iterator[Weight]:
         yield Weight("weight", (self.rows, self.width), "embedding", split="vocab" if self.tokens else "none")

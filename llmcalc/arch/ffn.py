@@ -12,7 +12,8 @@ from llmcalc.arch.base import Norm, Spec, Weight, linear, prefixed
 class FeedForward(Spec):
     """Gated (gate, up, down: 3 matrices, arXiv:2002.05202) or plain (up, down: 2). ``inner_norm``: BitNet's.
 
-    multipliers: of gate and output, in the forward pass alone (Falcon-H1).
+    In the forward pass alone: multipliers of gate and output (Falcon-H1); sparsity: the share of channels whose gate is
+    closed (Gemma-3n).
     """
 
     hidden_size: int
@@ -24,6 +25,7 @@ class FeedForward(Spec):
     inner_norm: bool = False
     extra: tuple[Weight, ...] = ()
     multipliers: tuple[float, float] = (1.0, 1.0)
+    sparsity: float = 0.0
     part = "mlp"
 
     @property

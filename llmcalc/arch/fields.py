@@ -13,12 +13,11 @@ from typing import Final, Literal
 
 from llmcalc.arch.aliases import ALIASES
 from llmcalc.arch.defaults import ClassDefaults, class_defaults
-from llmcalc.arch.harmless import harmless
 from llmcalc.errors import InvalidInputError, MalformedConfigError
 
 LARGEST: Final = 2**53
 # Each layer is an object here; the deepest published model has fewer than 200.
-MOST_LAYERS: Final = 100_000
+MOST_LAYERS: Final = 10_000
 
 
 class Missing:
@@ -81,6 +80,8 @@ class Fields:
         self.take_bare = take_bare
         self.defaults = defaults if defaults is not None else class_defaults(model_type)
         self.read: set[str] = set()
+        self.asked: set[str] = set()
+        self.spelled: dict[str, str] = {}
         self.children: dict[str, Fields] = {}
 
     # -- looking a field up ------------------------------------------------------------------------------------
@@ -102,11 +103,13 @@ class Fields:
     def explicit(self, name: str, *more: str) -> object:
         """The file's own value (or an override), ABSENT where it says nothing."""
         names = self.names(name, more)
+        self.asked.add(name)
         value = self._override(names)
         for key in names:
             if key in self.data:
                 self.read.add(key)
                 if value is ABSENT:
+                    self.spelled[name] = key
                     value = self.data[key]
         return value
 
@@ -146,7 +149,8 @@ class Fields:
             self.notes.assume(text)
 
     def label(self, name: str) -> str:
-        """The field's dotted place in the file."""
+        """The field's dotted place in the file, as the file itself spells it."""
+        name = self.spelled.get(name, name)
         return f"{self.path}.{name}" if self.path else name
 
     def wrong(self, name: str, found: object, expected: str) -> InvalidInputError:
@@ -270,7 +274,18 @@ class Fields:
             return {}
         if not isinstance(value, Mapping):
             raise self.wrong(name, value, "an object")
-        return dict(value)
+        return {**value, **self._inner_overrides(name)}
+
+    def _inner_overrides(self, name: str) -> dict[str, object]:
+        """What dotted overrides put into a nested object (``rope_scaling.factor``)."""
+        prefixes = {f"{self.label(name)}.", *((f"{name}.",) if self.take_bare else ())}
+        found: dict[str, object] = {}
+        for key, value in self.overrides.items():
+            for prefix in prefixes:
+                if key.startswith(prefix):
+                    self.notes.overrides_used.add(key)
+                    found[key.removeprefix(prefix)] = value
+        return found
 
     def child(self, name: str, *more: str, model_type: str = "", language: bool = True) -> Fields | None:
         """A nested block with the defaults of its own class; None where the file has none.
@@ -308,14 +323,9 @@ class Fields:
         """Mark keys as known and without bearing on any figure in this class."""
         self.read.update(names)
 
-    def unread(self) -> Iterator[str]:
-        """Dotted names of the keys nobody read and nobody knows to be harmless."""
-        for key in self.data:
-            child = self.children.get(key)
-            if child is not None:
-                yield from child.unread()
-            elif key not in self.read and not harmless(key):
-                yield self.label(key)
+    def leftover(self) -> Iterator[str]:
+        """Keys of this block that nobody read; blocks inside it answer for themselves."""
+        return (key for key in self.data if key not in self.read and key not in self.children)
 
 
 def check_object(data: object, where: str) -> Mapping[str, object]:

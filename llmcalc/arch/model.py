@@ -181,15 +181,13 @@ class Stack:
     @cached_property
     def groups(self) -> tuple[tuple[Layer, tuple[int, ...]], ...]:
         """Equal blocks once, with their indices, in order of first use."""
-        groups: list[tuple[Layer, list[int]]] = []
+        members: dict[Layer, list[int]] = {}
+        known: dict[int, list[int]] = {}
         for index, layer in enumerate(self.layers):
-            for known, members in groups:
-                if known is layer or known == layer:
-                    members.append(index)
-                    break
-            else:
-                groups.append((layer, [index]))
-        return tuple((layer, tuple(members)) for layer, members in groups)
+            if id(layer) not in known:
+                known[id(layer)] = members.setdefault(layer, [])
+            known[id(layer)].append(index)
+        return tuple((layer, tuple(indices)) for layer, indices in members.items())
 
     @cached_property
     def call_groups(self) -> tuple[tuple[Layer, tuple[int, ...]], ...]:
@@ -257,7 +255,6 @@ class Architecture:
     uncounted: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    facts: tuple[tuple[str, object], ...] = field(default=())
     quantization: Mapping[str, object] | None = field(default=None, compare=False)
     quantized_block: str = ""
 

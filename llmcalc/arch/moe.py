@@ -21,7 +21,8 @@ class MixtureOfExperts(Spec):
     zero_experts: router rows without weights (LongCat). hash_vocab: routed by a stored table of vocab x k.
     router_extra: further tensors of a family's router.
     For the forward pass alone: how the router scores, picks groups by their two best or their best (``group_score``),
-    normalises and scales; ``scale_input``: the score multiplies what goes in (Llama-4); swiglu_*: GPT-OSS. Source: arXiv:1701.06538, 2401.06066.
+    normalises and scales; ``scale_input``: the score multiplies what goes in (Llama-4); swiglu_*: GPT-OSS.
+    Source: arXiv:1701.06538, 2401.06066.
     """
 
     hidden_size: int

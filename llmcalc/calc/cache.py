@@ -215,7 +215,10 @@ def _largest_rank(architecture: Architecture, sizer: Sizer, sizes: Sequences, tp
         (held.depths, sizes.rows(held.state) * sizer.entry(held.state, rank_row(held.state, tp)))
         for held in architecture.states
     ]
-    return max(
-        sum(size * sum(depth in stage for depth in depths) for depths, size in arrays)
-        for stage in stages(architecture.decoder.depth, pp)
-    )
+    ranks = stages(architecture.decoder.depth, pp)
+    stage_of = [number for number, stage in enumerate(ranks) for _ in stage]
+    held = [0] * pp
+    for depths, size in arrays:
+        for depth in depths:
+            held[stage_of[depth]] += size
+    return max(held)

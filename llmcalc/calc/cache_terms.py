@@ -40,7 +40,7 @@ def merged(architecture: Architecture, cache: CacheFormat) -> list[tuple[Held, i
     for held in architecture.states:
         if held.state.borrowed:
             continue
-        if out and _pair(out[-1], held) and (cache.key == cache.value or held.state.kind != "value"):
+        if out and _pair(out[-1], held) and (cache.key == cache.value or not held.state.is_value):
             out[-1] = (out[-1][0], 2)
         else:
             out.append((held, 1))
@@ -67,7 +67,7 @@ def _part(sizer: Sizer, held: Held, alike: int, sizes: Sequences) -> Figure:
     if len(state.row) > 1:
         factors.append(Factor("K/V heads" if state.kind in HEADS else "rows", prod(state.row[:-1]), "H"))
     factors += _row_count(state, sizes)
-    factors += _width(state, sizer.format(state.kind, state.dtype))
+    factors += _width(state, sizer.format(state))
     name = state.name if alike == 1 else state.name.replace("keys", "keys and values")
     return product(f"{held.kind}: {name}".replace("_", " "), "B", tuple(factors), held.spec.source)
 

@@ -1,4 +1,4 @@
-"""Exact bytes of a checkpoint by component, from its headers: each tensor under the branch of the weights it holds."""
+"""Which component of a model a checkpoint's tensors belong to: each stands under the branch of the weights it holds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from llmcalc.arch.model import Architecture, Stack, branch_of
 from llmcalc.calc.headers import Header, tensor_bytes
-from llmcalc.calc.verify import module_of, owner_of, verify
+from llmcalc.calc.verify import Verification, module_of, owner_of, verify
 
+Place = tuple[str, str]
 BESIDE = ("beside", "other")
 HEADS = ("mtp", "other")
 
@@ -21,19 +22,30 @@ def component_bytes(
     Args: dialect: ``gguf`` for llama.cpp's names. Raises: UnsupportedFormatError. Checked: tests/headers/test_bytes.py
     """
     tensors = list(headers)
-    holds = verify(architecture, tensors, dialect).holds
-    branches = dict(_branches(architecture, dialect))
-    modules = {module_of(name): ours for name, ours in holds.items()}
     parts: dict[str, dict[str, int]] = {}
-    for tensor in tensors:
-        ours = holds.get(tensor.name) or modules.get(owner_of(tensor.name), "")
-        stack, branch = branches.get(ours, HEADS if ours.startswith("mtp.") else BESIDE)
-        inner = parts.setdefault(stack, {})
-        inner[branch] = inner.get(branch, 0) + tensor_bytes(tensor)
+    held = verify(architecture, tensors, dialect)
+    for (stack, branch), members in placed(architecture, tensors, held, dialect).items():
+        parts.setdefault(stack, {})[branch] = sum(map(tensor_bytes, members))
     return parts
 
 
-def _branches(architecture: Architecture, dialect: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def placed(
+    architecture: Architecture, headers: Iterable[Header], held: Verification, dialect: str = ""
+) -> dict[Place, list[Header]]:
+    """The tensors of every stack and branch, in the order of the parameter tree, those beside it last.
+
+    Args: held: what ``verify`` found of the same headers.
+    """
+    branches = dict(_branches(architecture, dialect))
+    modules = {module_of(name): ours for name, ours in held.holds.items()}
+    places: dict[Place, list[Header]] = {place: [] for place in (*branches.values(), HEADS, BESIDE)}
+    for header in headers:
+        ours = held.holds.get(header.name) or modules.get(owner_of(header.name), ("",))
+        places[branches.get(ours[0], HEADS if ours[0].startswith("mtp.") else BESIDE)].append(header)
+    return {place: members for place, members in places.items() if members}
+
+
+def _branches(architecture: Architecture, dialect: str) -> Iterator[tuple[str, Place]]:
     """Every name of the list, as groups() numbers the blocks, with its stack and branch."""
     for stack in architecture.stacks:
         yield from _of_stack(stack, 0)
@@ -42,7 +54,7 @@ def _branches(architecture: Architecture, dialect: str) -> Iterator[tuple[str, t
         yield from _of_stack(stack, len(decoder.calls) if dialect or stack.prefix == decoder.prefix else 0)
 
 
-def _of_stack(stack: Stack, shift: int) -> Iterator[tuple[str, tuple[str, str]]]:
+def _of_stack(stack: Stack, shift: int) -> Iterator[tuple[str, Place]]:
     for named in (*stack.stem, *stack.tail):
         for weight in named.weights():
             yield weight.name, (stack.name, branch_of(named.spec, weight))

@@ -78,7 +78,7 @@ def _sum(placed: Iterable[Placed]) -> int:
 
 
 def _is_token_table(placed: Placed) -> bool:
-    return placed.stack in TEXT and placed.weight.split == "vocab"
+    return placed.stack in TEXT and placed.branch == "embeddings" and placed.weight.split == "vocab"
 
 
 def _tree(placed: list[Placed], name: str, copies: Callable[[Placed], int]) -> Figure:

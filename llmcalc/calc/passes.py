@@ -147,7 +147,7 @@ def stack_products(stack: Stack, run: Pass, part: str = "") -> Iterator[Product]
     """Every product of one pass through a stack."""
     for item in runs(stack):
         inside = item.layer is not None
-        if (part and item.spec.part != part) or (item.layer is not None and _idle(item.layer, run)):
+        if (part and item.spec.part != part) or (item.layer is not None and idle(item.layer, run)):
             continue
         scope: Scope | None = getattr(item.spec, "scope", None)
         for weight in item.weights:
@@ -166,7 +166,7 @@ def stack_products(stack: Stack, run: Pass, part: str = "") -> Iterator[Product]
                 )
 
 
-def _idle(layer: Layer, run: Pass) -> bool:
+def idle(layer: Layer, run: Pass) -> bool:
     """Whether a layer is passed over: it does nothing but look at images, and there are none (mllama)."""
     scopes = [getattr(spec, "scope", None) for spec in layer.mixers]
     looks = bool(scopes) and all(scope is not None and scope.kind == "image" for scope in scopes)

@@ -67,12 +67,13 @@ class Sizer:
         self.model = find(architecture.dtype)
         self.wide = find("fp32")
 
-    def format(self, kind: str, dtype: StateDtype) -> Format:
-        """The format of an array of that kind and dtype."""
+    def format(self, state: State, dtype: StateDtype | None = None) -> Format:
+        """The format of an array; ``dtype`` where it is not the state's own."""
+        dtype = dtype or state.dtype
         if dtype == "cache":
-            return self.cache.value if kind == "value" else self.cache.key
+            return self.cache.value if state.is_value else self.cache.key
         return self.model if dtype == "model" else self.wide
 
     def entry(self, state: State, row: tuple[int, ...] | None = None, dtype: StateDtype | None = None) -> int:
         """Bytes of one row; ``row`` and ``dtype`` where they are not the state's own."""
-        return self.format(state.kind, dtype or state.dtype).array_bytes(row or state.row)
+        return self.format(state, dtype).array_bytes(row or state.row)

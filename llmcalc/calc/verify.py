@@ -37,7 +37,7 @@ class Verification:
 
     matched: tensors that both have. beside: tensors of the file that no list of weights has and that are known: scales
     and zeros of quantized weights, rotary tables, tied copies. heads: whether multi-token-prediction heads are there.
-    holds: for each matched tensor the first of our names that it holds.
+    holds: for each matched tensor the names of our list that it holds.
     """
 
     missing: tuple[Tensor, ...]
@@ -46,7 +46,7 @@ class Verification:
     matched: int
     beside: tuple[Tensor, ...]
     heads: bool
-    holds: Mapping[str, str] = field(default_factory=dict, compare=False)
+    holds: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     @property
     def agrees(self) -> bool:
@@ -88,7 +88,7 @@ class _Check:
         self.heads = [g for g in self.groups if g.apart and any(self.hits(s) for s in g.spellings)]
         self.missing: list[Tensor] = []
         self.mismatched: list[Mismatch] = []
-        self.used: dict[str, str] = {}
+        self.used: dict[str, tuple[str, ...]] = {}
         self.absent: dict[str, list[Tensor]] = {}
         self.held: set[str] = set()
 
@@ -113,7 +113,7 @@ class _Check:
                     self.absent.setdefault(holds, []).append(missing)
 
     def _compare(self, names: list[str], stored: Stored) -> None:
-        self.used.update(dict.fromkeys(names, stored.holds[0]))
+        self.used.update(dict.fromkeys(names, stored.holds))
         headers = [self.found[name] for name in names]
         if stored.reshaped:
             same = sum(prod(header.shape) for header in headers) == prod(stored.shape)

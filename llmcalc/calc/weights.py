@@ -12,6 +12,7 @@ from llmcalc.figure import Factor, Figure, product, total
 from llmcalc.schemes.layouts import Layout, Piece
 from llmcalc.schemes.sites import Site, mtp_sites, respell, sites
 
+HEADERS = "checkpoint headers"  # what a checkpoint's own headers are called among the formats
 SOURCE = "sum over the stored tensors, each a product of its dimensions and the bytes of an entry"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from llmcalc.arch.families.build import NO_DTYPE
 from llmcalc.calc.weight_shards import Ranks
-from llmcalc.calc.weights import WeightBytes, rule_of_thumb, weights
+from llmcalc.calc.weights import HEADERS, WeightBytes, rule_of_thumb, weights
 from llmcalc.cli import options as opt
 from llmcalc.cli.output import Form, emit, model_block
 from llmcalc.errors import InvalidInputError
@@ -53,9 +55,25 @@ def verb(
     if model is None:
         emit(thumb(params or 0, stored, group_size, inputs), form)
         return
-    found = load(model, source=source, as_family=as_family, overrides=opt.overrides(settings))
-    ranks = Ranks(tp, pp, ep, dp)
-    emit(report(found, weights(found.architecture, stored, group_size=group_size, ranks=ranks), inputs), form)
+    changed = opt.overrides(settings)
+    found = load(model, source=source, as_family=as_family, overrides=changed)
+    answer = counted(found, stored, group_size, Ranks(tp, pp, ep, dp), changed=bool(changed))
+    emit(report(found, answer, inputs), form)
+
+
+def counted(model: Model, stored: str, group_size: int | None, ranks: Ranks, *, changed: bool) -> WeightBytes:
+    """By the checkpoint's own headers where they are there and asked for, else by the config or the format."""
+    if stored != "config" or model.tensors is None or group_size is not None:
+        return weights(model.architecture, stored, group_size=group_size, ranks=ranks)
+    if changed:
+        found = weights(model.architecture, ranks=ranks)
+        text = f"--set makes another model of it: the bytes are the config's ({found.format}), not the checkpoint's own"
+        return replace(found, warnings=(*found.warnings, text))
+    # Imported here: most calls have no headers.
+    from llmcalc.calc.weights_of_headers import weights_of_headers
+
+    dialect = "gguf" if model.provenance.source == "gguf" else ""
+    return weights_of_headers(model.architecture, model.tensors, dialect, ranks=ranks)
 
 
 def report(model: Model, found: WeightBytes, inputs: dict[str, object]) -> Report:
@@ -74,8 +92,8 @@ def report(model: Model, found: WeightBytes, inputs: dict[str, object]) -> Repor
     figures = (found.figure,) if found.mtp_figure is None else (found.figure, found.mtp_figure)
     return Report(
         "weights", model_block(model.provenance), inputs, results, headline(model, found),
-        (table(found), mixture(found)), figures, (*model.assumptions, *found.assumptions),
-        (*model.warnings, *found.warnings, *_silent(model, inputs)),
+        (table(found), mixture(found)), figures, (*_assumed(model, found), *found.assumptions),
+        (*model.warnings, *found.warnings, *_silent(model, found, inputs)),
     )  # fmt: skip
 
 
@@ -85,11 +103,17 @@ def _component(figure: Figure) -> dict[str, object]:
     return {"name": figure.name, "bytes": figure.value, "components": parts}
 
 
-def _silent(model: Model, inputs: dict[str, object]) -> list[str]:
+def _assumed(model: Model, found: WeightBytes) -> list[str]:
+    """What the reader assumed; headers leave the stored type of nothing open."""
+    return [text for text in model.assumptions if found.format != HEADERS or text != NO_DTYPE]
+
+
+def _silent(model: Model, found: WeightBytes, inputs: dict[str, object]) -> list[str]:
     """A warning where a quantized model's config says nothing of it."""
     name = model.provenance.name.lower()
     marks = [mark for mark in ("nvfp4", "mxfp4", "fp8", "gptq", "awq", "int4", "int8", "bnb") if mark in name]
-    if inputs["weights"] != "config" or model.architecture.quantization or not marks:
+    told = found.format == HEADERS or model.architecture.quantization
+    if inputs["weights"] != "config" or told or not marks:
         return []
     return [
         f"the name says {marks[0]}, but the config has no quantization_config (ModelOpt keeps it beside, in "
@@ -100,7 +124,7 @@ def _silent(model: Model, inputs: dict[str, object]) -> list[str]:
 def headline(model: Model, found: WeightBytes) -> list[str]:
     """The answer in a few lines."""
     lines = [
-        f"{model.provenance.name} · weights in {found.format}",
+        f"{model.provenance.name} · weights {'by the' if found.format == HEADERS else 'in'} {found.format}",
         f"{found.total_bytes:,} bytes = {show_bytes(found.total_bytes)}, {found.bits_per_weight:.3f} bits a parameter",
     ]
     if found.vision_bytes:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from llmcalc.arch.defaults import ClassDefaults
+from llmcalc.arch.families.leftovers import refuse_structural, unread_warning
 from llmcalc.arch.fields import Fields
-from llmcalc.errors import InvalidInputError
+from llmcalc.errors import InvalidInputError, UnsupportedLayerError
 
 
 def fields(data: dict[str, Any], defaults: dict[str, Any] | None = None, **more: Any) -> Fields:
@@ -64,7 +65,21 @@ class TestRecords:
         given.integer("hidden_size")
         given.child("inner")
 
-        assert list(given.unread()) == ["strange", "inner.odd"]
+        assert unread_warning(given) == (
+            "config fields that were not used and are not known to be harmless: inner.odd, strange"
+        )
+
+    def test_a_near_miss_is_named(self) -> None:
+        given = fields({"num_key_value_headz": 8})
+        given.integer("num_key_value_heads", null=4)
+
+        assert "num_key_value_headz (did you mean num_key_value_heads?)" in str(unread_warning(given))
+
+    @pytest.mark.parametrize("key", ["num_experts", "kv_lora_rank", "n_routed_experts"])
+    def test_a_key_that_means_another_layout_is_refused(self, key: str) -> None:
+        refuse_structural(fields({key: None}))
+        with pytest.raises(UnsupportedLayerError, match=f"{key} is 8, a layout"):
+            refuse_structural(fields({key: 8}))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), True, "x", [], {}, 1.5, -1, 0, 2**60])

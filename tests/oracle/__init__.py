@@ -1,0 +1,1 @@
+"""The reference decoder against the estimates, against transformers, and against itself."""

@@ -12,8 +12,9 @@ from torch import nn
 
 from llmcalc import kv_cache, read_config
 from llmcalc.arch.model import Architecture
+from reference_model.block import Block
 from reference_model.cache import Formats
-from reference_model.decoder import Block, Decoder, Stream
+from reference_model.decoder import Decoder, Stream
 from tests.conftest import ROOT, config
 
 FACTS: list[dict[str, Any]] = json.loads((ROOT / "tests" / "truth" / "facts.json").read_text("utf-8"))
@@ -40,17 +41,26 @@ def one_of_each(found: Architecture) -> tuple[Architecture, list[int]]:
 
 
 # What the reference decoder has no module for, and how it says so.
+V4, ZAMBA = "model.hc_head", "Mamba with 2 heads|residual path"
 UNCOVERED = {
-    **dict.fromkeys(
-        ("deepseek-ai--deepseek-v4-flash", "nvidia--deepseek-v4-flash-nvfp4", "sgl-project--deepseek-v4-flash-fp8",
-         "sgl-project--deepseek-v4-pro-fp8", "defaults--zaya", "defaults--doge", "google--gemma-4-e2b-it",
-         "google--gemma-4-e4b-it", "nvidia--gemma-4-31b-it-nvfp4", "meta-llama--llama-3.2-11b-vision-instruct",
-         "zyphra--zamba2-1.2b", "defaults--gemma3n-text"), "around|residual|has no module"),
-    "defaults--apertus": "act_fn", "defaults--bitnet": "attn_sub_norm", "defaults--blt": "compressed",
-    "defaults--ctrl": "sinusoidal", "defaults--xglm": "sinusoidal", "defaults--diffllama": "lambda",
-    "defaults--jetmoe": "MixtureOfAttentionHeads", "defaults--zamba": "Mamba with 2 heads|residual",
+    "deepseek-ai--deepseek-v4-flash": V4,
+    "nvidia--deepseek-v4-flash-nvfp4": V4,
+    "sgl-project--deepseek-v4-flash-fp8": V4,
+    "sgl-project--deepseek-v4-pro-fp8": V4,
+    "defaults--apertus": "act_fn.alpha_p",
+    "defaults--bitnet": "attn_sub_norm",
+    "defaults--blt": "around the layers",
+    "defaults--ctrl": "sinusoidal",
+    "defaults--xglm": "sinusoidal",
+    "defaults--diffllama": "lambda_q1",
+    "defaults--doge": "Attention with A",
+    "defaults--jetmoe": "MixtureOfAttentionHeads",
+    "defaults--zamba": ZAMBA,
+    "zyphra--zamba2-1.2b": ZAMBA,
+    "defaults--zaya": "around the layers",
+    "meta-llama--llama-3.2-11b-vision-instruct": "attention over image positions",
     "microsoft--phi-3.5-moe-instruct": "sparsemixer",
-}  # fmt: skip
+}
 
 
 def parameters(found: Architecture) -> int:

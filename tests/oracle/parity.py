@@ -1,4 +1,4 @@
-"""A tiny model of a family in transformers, its weights perturbed and saved, and the reference decoder loaded from them.
+"""A tiny model of a family in transformers, its weights perturbed and saved, and the reference loaded from them.
 
 Every parameter is moved off its default, q and k are scaled until scores have a standard deviation of at least one,
 and the sequence goes past the original context and past every window.
@@ -55,9 +55,27 @@ def perturbed(model: torch.nn.Module) -> None:
             if tensor.dim() >= 2 and not any(mark in name for mark in ("A_log", "time_mix", "norm")):
                 rows_first = (tensor.dim() == 3 and "experts" in name) or type(model).__name__.startswith("GPT2")
                 fan = tensor.shape[-2] if rows_first else tensor.shape[-1]
-                scale = 1.0 if any("embed" in part or part in ("wte", "shared", "word_embeddings") for part in leaf) else 0.7
+                scale = (
+                    1.0
+                    if any("embed" in part or part in ("wte", "shared", "word_embeddings") for part in leaf)
+                    else 0.7
+                )
                 tensor.copy_(noise(tensor) * scale * (1 if scale == 1.0 else fan**-0.5))
-                if any(mark in name for mark in ("q_proj", "k_proj", "q_b_proj", "query", "qkv", "kv_b_proj", "c_attn", "Wqkv", ".q.", ".k.")):
+                if any(
+                    mark in name
+                    for mark in (
+                        "q_proj",
+                        "k_proj",
+                        "q_b_proj",
+                        "query",
+                        "qkv",
+                        "kv_b_proj",
+                        "c_attn",
+                        "Wqkv",
+                        ".q.",
+                        ".k.",
+                    )
+                ):
                     tensor.mul_(2.0)
             elif "sinks" in name or "correction" in name or "expert_bias" in name:
                 tensor.copy_(noise(tensor) * 0.5)
@@ -95,20 +113,20 @@ def tokens(config: dict[str, object], length: int, batch: int = 2) -> Tensor:
     return torch.randint(3, vocab, (batch, length), generator=torch.Generator().manual_seed(2))
 
 
-def logits(model: torch.nn.Module, tokens_BT: Tensor) -> Tensor:
+def logits(model: torch.nn.Module, batch: Tensor) -> Tensor:
     """Of transformers; an encoder-decoder reads the same tokens on both sides."""
     with torch.no_grad():
         if model.config.is_encoder_decoder:
-            return model(input_ids=tokens_BT, decoder_input_ids=tokens_BT, use_cache=False).logits
-        return model(tokens_BT, use_cache=False).logits
+            return model(input_ids=batch, decoder_input_ids=batch, use_cache=False).logits
+        return model(batch, use_cache=False).logits
 
 
-def own_logits(model: Decoder, tokens_BT: Tensor) -> Tensor:
+def own_logits(model: Decoder, batch: Tensor) -> Tensor:
     """Of the reference decoder."""
     with torch.no_grad():
         if model.encoder is not None:
-            return model(tokens_BT, source_BSD=model.encode(tokens_BT))
-        return model(tokens_BT)
+            return model(batch, source_BSD=model.encode(batch))
+        return model(batch)
 
 
 @contextmanager

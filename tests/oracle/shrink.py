@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from llmcalc.arch import attention, conv, embedding, latent, linear, moe, positions, recurrent, ssm
-from llmcalc.arch.base import Norm, Scope, Spec
+from llmcalc.arch import attention, conv, embedding, latent, linear, moe, positions, recurrent, residual, ssm
+from llmcalc.arch.base import Extra, Norm, Scope, Spec
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.model import Architecture, Call, Layer, Named, Parallel, Stack, Sublayer
+from reference_model.residual import NORM, PROJECTION, TABLE
 
 HEAD = 8  # channels of a shrunken head
 VOCABULARY = 61
@@ -70,8 +71,8 @@ def _attention(spec: attention.Attention, widths: Widths) -> Spec:
 def _latent(spec: latent.LatentAttention, widths: Widths) -> Spec:
     rotary = 4 if spec.qk_rope_head_dim else 0
     indexer = spec.indexer and replace(
-        spec.indexer, hidden_size=widths.of(spec.hidden_size), query_size=12 if spec.q_lora_rank else 32, index_n_heads=16,
-        index_head_dim=8, index_topk=5,
+        spec.indexer, hidden_size=widths.of(spec.hidden_size), query_size=12 if spec.q_lora_rank else 32,
+        index_n_heads=16, index_head_dim=8, index_topk=5,
     )  # fmt: skip
     rope = _rope(spec.positions, spec.positions.width, rotary) if isinstance(spec.positions, positions.Rope) else None
     return replace(
@@ -84,8 +85,9 @@ def _latent(spec: latent.LatentAttention, widths: Widths) -> Spec:
 def _experts(spec: moe.MixtureOfExperts, widths: Widths) -> Spec:
     groups = min(spec.n_group, 4)
     return replace(
-        spec, hidden_size=widths.of(spec.hidden_size), num_experts=8, num_experts_per_tok=min(spec.num_experts_per_tok, 3),
-        moe_intermediate_size=12, n_group=groups, topk_group=min(spec.topk_group, 2) if groups > 1 else 1,
+        spec, hidden_size=widths.of(spec.hidden_size), num_experts=8,
+        num_experts_per_tok=min(spec.num_experts_per_tok, 3), moe_intermediate_size=12, n_group=groups,
+        topk_group=min(spec.topk_group, 2) if groups > 1 else 1,
         latent_size=spec.latent_size and 20, shared=spec.shared and _feed_forward(spec.shared, widths),
     )  # fmt: skip
 
@@ -145,6 +147,10 @@ def spec(found: Spec, widths: Widths) -> Spec:
             return replace(found, rows=VOCABULARY, width=widths.of(found.width))
         case embedding.Projection():
             return replace(found, outputs=widths.of(found.outputs), inputs=widths.of(found.inputs))
+        case residual.AlternatingUpdates():
+            return replace(found, hidden_size=widths.of(found.hidden_size))
+        case Extra():
+            return found  # one number a layer
         case _:
             return _mixer(found, widths)
 
@@ -186,7 +192,19 @@ def stack(found: Stack, widths: Widths) -> Stack:
         if call.block in chosen and len(schedule) < 4 * len(chosen):
             schedule.append(Call(chosen.index(call.block), len(schedule)))
     ends = [tuple(named(n, widths) for n in group) for group in (found.stem, found.tail)]
-    return replace(found, layers=tuple(layers), schedule=tuple(schedule), stem=ends[0], tail=ends[1])
+    stem = own_inputs(ends[0], len(layers))
+    return replace(found, layers=tuple(layers), schedule=tuple(schedule), stem=stem, tail=ends[1])
+
+
+def own_inputs(stem: tuple[Named, ...], layers: int) -> tuple[Named, ...]:
+    """The stem with tables of per-layer inputs as wide as so many layers need."""
+    sizes = [named.spec.size for named in stem if named.name == NORM and isinstance(named.spec, Norm)]
+    out = []
+    for name, found in stem:
+        field = {TABLE: "width", PROJECTION: "outputs"}.get(name)
+        wide = {field: layers * sizes[0]} if field else {}
+        out.append(Named(name, replace(found, **wide)))  # type: ignore[type-var]
+    return tuple(out)
 
 
 def moved(layer: Layer, chosen: list[int]) -> Layer:

@@ -13,7 +13,16 @@ from llmcalc.arch.model import Architecture
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.cache import Formats
 from reference_model.decoder import Decoder
-from tests.oracle.corpus import COVERED, UNCOVERED, architecture, cache_bytes, estimated, lengths, parameters
+from tests.oracle.corpus import (
+    COVERED,
+    UNCOVERED,
+    architecture,
+    cache_bytes,
+    estimated,
+    lengths,
+    one_of_each,
+    parameters,
+)
 from tests.oracle.shrink import VOCABULARY, shrunken
 
 torch.set_num_threads(1)
@@ -52,7 +61,7 @@ def test_allocated_cache(slug: str) -> None:
 @pytest.mark.parametrize("slug", UNCOVERED)
 def test_uncovered_kinds_are_named(slug: str) -> None:
     with pytest.raises(UnsupportedLayerError, match=UNCOVERED[slug]), torch.device("meta"):
-        Decoder(architecture(slug))
+        Decoder(one_of_each(architecture(slug))[0])
 
 
 @pytest.mark.parametrize("slug", UNLIKE)
@@ -61,7 +70,9 @@ def test_shrunken_cache_with_numbers(slug: str) -> None:
     model = Decoder(small)
     formats = Formats(torch.bfloat16, torch.bfloat16, torch.float32)
     for length in (1, 6, 7, 8, 9, 10, 25):
-        assert model.allocate(1, length, formats).bytes == kv_cache(small, length, cache="bf16", engine="none").total_bytes
+        assert (
+            model.allocate(1, length, formats).bytes == kv_cache(small, length, cache="bf16", engine="none").total_bytes
+        )
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e-12), (torch.float32, 1e-5)], ids=["fp64", "fp32"])

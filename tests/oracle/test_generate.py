@@ -15,9 +15,8 @@ from reference_model.decoder import Decoder
 from reference_model.load import load, load_tensors
 from reference_model.sampling import generate
 from tests.conftest import ROOT
-from tests.oracle.cases import CONFIGS
+from tests.oracle.cases import CASES, CONFIGS
 from tests.oracle.parity import independent, tokens
-from tests.oracle.cases import CASES
 
 MODELS = ("gemma3", "gpt_oss", "deepseek_v3", "llama4", "qwen3_next", "granitemoehybrid", "lfm2")
 PROMPTS = [[1, 2, 3], list(range(5, 25)), [7] * 11]

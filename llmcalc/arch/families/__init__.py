@@ -6,12 +6,13 @@ Its ``read(fields)`` gets the language model's own block. Wrappers (vision, audi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 
 from llmcalc.arch.cache_scheme import cache_scheme
 from llmcalc.arch.families import registry
+from llmcalc.arch.families.leftovers import blocks, refuse_structural, unread_warning
 from llmcalc.arch.fields import ABSENT, Fields, Notes
 from llmcalc.arch.model import Architecture
 from llmcalc.errors import InvalidInputError, UnsupportedArchitectureError
@@ -51,17 +52,17 @@ def read_config(
         raise InvalidInputError(f"{where}: the config is nested too deeply") from None
     stored, block = quantization(fields)
     _check_overrides(fields, overrides or {})
-    unread = sorted(fields.unread())
+    refuse_structural(fields)
+    unread = unread_warning(fields)
     if unread:
-        notes.warn("config fields that were not used and are not known to be harmless: " + ", ".join(unread[:12])
-                   + (f" and {len(unread) - 12} more" if len(unread) > 12 else ""))  # fmt: skip
+        notes.warn(unread)
     return replace(
         architecture,
         model_type=model_type,
         dtype_assumed=notes.dtype_assumed,
         quantization=stored,
         quantized_block=block,
-        cache_format=cache_scheme(data, notes),
+        cache_format=cache_scheme(stored, notes),
         warnings=(*architecture.warnings, *notes.warnings),
         assumptions=(*architecture.assumptions, *notes.assumptions),
     )
@@ -75,7 +76,7 @@ def quantization(fields: Fields) -> tuple[Mapping[str, object] | None, str]:
 
     ``expert_dtype`` (DeepSeek-V4) stands beside it in the file and is put in. Raises: InvalidInputError.
     """
-    for block in _blocks(fields):
+    for block in blocks(fields):
         value = block.explicit(*QUANTIZATION)
         if value is None or value is ABSENT:
             continue
@@ -88,13 +89,6 @@ def quantization(fields: Fields) -> tuple[Mapping[str, object] | None, str]:
     return None, ""
 
 
-def _blocks(fields: Fields) -> Iterator[Fields]:
-    """The file's top level and every block that was read, outermost first."""
-    yield fields
-    for child in tuple(fields.children.values()):
-        yield from _blocks(child)
-
-
 def family_of(data: Mapping[str, object], where: str, as_family: str | None) -> str:
     """The model_type to read a config as: ``--as``, the config's own, or what its class name implies."""
     if as_family is not None:
@@ -103,7 +97,9 @@ def family_of(data: Mapping[str, object], where: str, as_family: str | None) -> 
             raise UnsupportedArchitectureError(f"--as {as_family}: no such family", _close(as_family))
         return known
     found = data.get("model_type")
-    if not isinstance(found, str) or not found:
+    if found is not None and not isinstance(found, str):
+        raise InvalidInputError(f"{where}: model_type is {found!r:.60}, expected a string")
+    if not found:
         found = registry.type_from_class(data.get("architectures"))
         if not found:
             raise UnsupportedArchitectureError(
@@ -111,7 +107,6 @@ def family_of(data: Mapping[str, object], where: str, as_family: str | None) -> 
                 "say which family it is with --as FAMILY (for instance --as llama)",
             )
     known = registry.ALIASES.get(found, found)
-    known = registry.remote_code(known, data)
     if known not in registry.READERS and known not in registry.WRAPPERS:
         raise UnsupportedArchitectureError(f"{where}: model_type {found!r} is not known", _close(found))
     return known

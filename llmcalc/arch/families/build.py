@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Literal
 
 from llmcalc.arch.base import FULL, Norm, Scope, Spec
-from llmcalc.arch.embedding import Embedding, Head, Projection
+from llmcalc.arch.embedding import Embedding, Head
 from llmcalc.arch.families import forward
+from llmcalc.arch.families.heads import behind
 from llmcalc.arch.fields import LARGEST, Fields
 from llmcalc.arch.model import Architecture, Call, Layer, Named, Stack, Sublayer
 from llmcalc.arch.positions import Rope
@@ -79,8 +80,8 @@ def rope(fields: Fields, head_dim: int, kind: str = "", theta: float | None = No
     base = theta or block.get("rope_theta") or fields.raw("rope_theta", "rotary_emb_base") or 10_000.0
     part = block.get("partial_rotary_factor") or fields.raw("partial_rotary_factor", "rotary_pct", "rope_pct") or 1.0
     base, part = finite(fields, "rope_theta", base), finite(fields, "partial_rotary_factor", part)
-    plain: dict[str, object] = {key: value for key, value in block.items() if isinstance(value, (str, int, float, bool))}
-    plain |= {key: tuple(value) for key, value in block.items() if isinstance(value, list)}
+    block = {key: tuple(value) if isinstance(value, list) else value for key, value in block.items()}
+    plain = {key: value for key, value in block.items() if isinstance(value, (str, int, float, bool, tuple))}
     original = forward.quiet(fields, "original_max_position_embeddings")
     if plain and isinstance(original, int):
         plain.setdefault("original_max_position_embeddings", original)
@@ -106,14 +107,26 @@ def finite(fields: Fields, name: str, value: object) -> float:
 
 SLIDING = ("sliding_attention", "sliding", "hybrid_sliding", "local", "local_attention")
 CHUNKED = ("chunked_attention",)
+# What transformers 5 allows, the names it renames on loading, and those of remote code.
+LAYER_KINDS = (
+    "full_attention", *SLIDING, *CHUNKED, "linear_attention", "conv", "mamba", "mamba2", "attention", "global",
+    "global_attention", "full", "hybrid", "moe", "mlp", "recurrent", "indexed_attention", "compressed_sparse_attention",
+    "heavily_compressed_attention", "minimax_m3_sparse", "reference_sliding_attention", "deepseek_sparse_attention",
+    "qwen_sparse_attention", "kda", "mla", "lightning_attention", "shared_attention", "swa", "gdn", "dense", "sparse",
+)  # fmt: skip
 
 
 def layer_types(fields: Fields, layers: int, *more: str) -> list[str] | None:
     """The file's own list of layer kinds, one a layer; None where it gives none."""
     types = fields.strings("layer_types", *more)
-    if types is not None and len(types) < layers:
+    if types is None:
+        return None
+    if len(types) < layers:
         raise fields.wrong("layer_types", f"a list of {len(types)}", f"one entry for each of {layers} layers")
-    return None if types is None else types[:layers]
+    for kind in dict.fromkeys(types):
+        if kind not in LAYER_KINDS:
+            raise fields.wrong("layer_types", kind, f"layer kinds such as {', '.join(LAYER_KINDS[:3])}")
+    return types[:layers]
 
 
 def every_nth_full(layers: int, period: int, *, last: bool = True, last_full: bool = False) -> list[bool]:
@@ -215,16 +228,10 @@ def decoder(
     first = (tokens, *stem)
     last = (Named(final_name, final),) if final is not None else ()
     last = (*last, *tail)
-    tie = tied(fields) if tie is None else tie
-    ties: tuple[tuple[str, str], ...] = ()
-    shape = _head(fields)
-    if shape == "lm_head":
-        scale, cap = forward.head_scale(fields, width), forward.final_softcap(fields)
-        last = (*last, Named("lm_head", Head(head_rows or vocab, head_width or width, head_bias, scale, cap)))
-        ties = (("lm_head.weight", f"{tokens.name}.weight"),) if tie else ()
-    elif shape == "score":
-        last = (*last, Named("score", Projection(labels(fields), width)))
-    stack = Stack("decoder", prefix, tuple(layers), first, last, tuple(schedule))
+    scale, cap = forward.head_scale(fields, width), forward.final_softcap(fields)
+    end = behind(fields, Head(head_rows or vocab, head_width or width, head_bias, scale, cap))
+    tie = end.writes and (tied(fields) if tie is None else tie)
+    stack = Stack("decoder", prefix, tuple(layers), first, (*last, *end.parts), tuple(schedule))
     return Architecture(
         model_type=fields.model_type,
         decoder=stack,
@@ -232,32 +239,15 @@ def decoder(
         encoder=encoder,
         towers=tuple(towers),
         mtp=tuple(mtp),
-        ties=ties,
+        ties=(("lm_head.weight", f"{tokens.name}.weight"),) if tie else (),
         hidden_size=width,
         vocab_size=vocab,
         max_position_embeddings=max_positions or fields.optional("max_position_embeddings"),
-        tie_word_embeddings=bool(ties),
+        tie_word_embeddings=tie,
         positions=positions_text(layers, first),
         dtype=dtype_of(fields),
+        uncounted=end.uncounted,
     )
-
-
-def _head(fields: Fields) -> Literal["lm_head", "score", "none"]:
-    """Whether the class that the file names has an output head, a classifier, or neither."""
-    names = fields.raw("architectures")
-    name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
-    if name.endswith(("ForSequenceClassification", "ForTokenClassification")):
-        return "score"
-    if name.endswith("Model") and not name.endswith(("LMHeadModel", "ChatGLMModel", "HeadModel")):
-        return "none"
-    return "lm_head"
-
-
-def labels(fields: Fields) -> int:
-    """Rows of a classifier: ``num_labels``, else the labels named in ``id2label``, else two."""
-    named = fields.raw("id2label")
-    count = len(named) if isinstance(named, dict) else 2
-    return fields.integer("num_labels", null=count)
 
 
 def block(

@@ -113,8 +113,8 @@ def head_site(fields: Fields, d: int) -> HyperConnection:
 
 def mtp(fields: Fields, d: int, norm: Norm, sites: tuple[Named, ...]) -> tuple[Stack, ...]:
     """MTP layers: sliding only; embedding and stream projected apart, and a stream head of their own."""
-    count = fields.explicit("num_nextn_predict_layers")
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+    count = fields.integer("num_nextn_predict_layers", low=0) if fields.has("num_nextn_predict_layers") else 0
+    if not count:
         return ()
     layer = block(attention(fields, d, 0), experts(fields, d, hashed=False), norm, residual=sites)
     stem: list[Named] = []

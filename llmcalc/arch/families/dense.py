@@ -52,7 +52,6 @@ class Layout(NamedTuple):
     inner_norm: bool = False
     multi_query: bool = False
     embed_norm: bool = False
-    tie: bool | None = None
     ffn_extra: tuple[Weight, ...] = ()
     attention_extra: Callable[[int, int, int], tuple[Weight, ...]] | None = None
     residual_vectors: tuple[str, ...] = ()
@@ -78,7 +77,7 @@ COHERE = Layout(
 )  # fmt: skip
 COHERE2_INERT = (
     "cache_implementation", "layer_switch", "order_of_interleaved_layers", "position_embedding_type",
-    "use_embedding_sharing", "use_gated_activation",
+    "use_embedding_sharing", "use_gated_activation", "use_parallel_block",
 )  # fmt: skip
 GEMMA = Layout(norm_offset=True, qkv="?attention_bias", o="?attention_bias")
 
@@ -241,9 +240,10 @@ def attention(fields: Fields, layout: Layout, d: int, scope: Scope = FULL, extra
         q_bias=qkv, k_bias=qkv, v_bias=qkv, o_bias=switch(fields, layout.o),
         qk_norm=qk_norm_of(fields, layout), qk_norm_form=layout.qk_form, qk_norm_bias=layout.qk_norm_bias,
         sinks=layout.sinks, gate=layout.gate, positions=positions_of(fields, layout, width, kind), extra=extra,
-        softcap=forward.maybe(fields, "attn_logit_softcapping"), scale=forward.attention_scale(fields, width),
+        softcap=forward.maybe(fields, "attn_logit_softcapping"), scale=forward.attention_scale(fields),
         qk_norm_eps=forward.norm_eps(fields), qk_norm_offset=layout.norm_offset and layout.norm == "rms",
-        differential=layout.attention_extra is differential, qk_norm_after_rope=fields.model_type in forward.AFTER_ROPE, clip=forward.clip(fields),
+        differential=layout.attention_extra is differential,
+        qk_norm_after_rope=fields.model_type in forward.AFTER_ROPE, clip=forward.maybe(fields, "clip_qkv"),
     )  # fmt: skip
 
 
@@ -297,19 +297,13 @@ def build(fields: Fields, layout: Layout) -> Architecture:
         layers.append(made[key])
     stem = []
     if layout.positions == "learned":
-        stem.append(
-            table(
-                "model.embed_positions",
-                fields.integer("max_position_embeddings") + layout.position_offset,
-                d,
-                layout.position_offset,
-            )  # fmt: skip
-        )
+        offset = layout.position_offset
+        stem.append(table("model.embed_positions", fields.integer("max_position_embeddings") + offset, d, offset))
     if layout.embed_norm or fields.model_type == "nanochat":
         stem.append(Named("model.embed_layernorm", norm))
     refuse(fields, layout.refuses)
     fields.ignore(*layout.inert)
     return decoder(
         fields, layers, width=d, final=norm if layout.final else None, stem=stem, embedding=embed(fields, d),
-        head_bias=switch(fields, layout.head_bias), tie=layout.tie,
+        head_bias=switch(fields, layout.head_bias),
     )  # fmt: skip

@@ -6,17 +6,14 @@ from typing import Literal, NamedTuple
 
 from llmcalc.arch.base import Norm, Rows
 from llmcalc.arch.embedding import Head, Projection
-from llmcalc.arch.families.build import labels
+from llmcalc.arch.families.heads import labels
+from llmcalc.arch.families.tasks import Task, task_of
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Named
 
-Task = Literal["body", "masked", "pretraining", "sequence", "choice", "next", "token", "answer"]
-
-TASKS: dict[str, Task] = {
-    "ForMaskedLM": "masked", "ForPreTraining": "pretraining", "ForSequenceClassification": "sequence",
-    "ForMultipleChoice": "choice", "ForNextSentencePrediction": "next", "ForTokenClassification": "token",
-    "ForQuestionAnswering": "answer", "Model": "body",
-}  # fmt: skip
+KNOWN: tuple[Task, ...] = (
+    "body", "masked", "causal", "pretraining", "sequence", "choice", "next", "token", "answer",
+)  # fmt: skip
 
 
 class Frame(NamedTuple):
@@ -33,25 +30,23 @@ class Style(NamedTuple):
     """How a family builds its heads.
 
     pooler: its name in the checkpoint where the bare body has one. classify: what stands before the classifier: the
-    ``pooler``, a ``dense`` matrix, or nothing. transform, norm, decoder: the parts of the masked-token head.
+    ``pooler`` or a ``dense`` matrix. transform, norm, decoder: the parts of the masked-token head.
     """
 
     transform: str
     norm: str
     decoder: str
     pooler: str = ""
-    classify: Literal["pooler", "dense", "none"] = "pooler"
+    classify: Literal["pooler", "dense"] = "pooler"
     dense: str = "classifier.dense"
     bias: bool = True
     norm_bias: bool = True
     pretraining: Literal["sentence", "replaced", "none"] = "none"
 
 
-def task_of(fields: Fields) -> Task:
+def encoder_task(fields: Fields) -> Task:
     """The task in the name of the class; the masked-token head where no class is named."""
-    names = fields.raw("architectures")
-    name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else "ForMaskedLM"
-    return next((task for ending, task in TASKS.items() if name.endswith(ending)), "masked")
+    return task_of(fields, "masked", KNOWN)
 
 
 def matrix(name: str, outputs: int, inputs: int, *, bias: bool = True, rows: Rows = "every") -> Named:
@@ -80,10 +75,10 @@ def pooler(frame: Frame, style: Style) -> list[Named]:
 def tail(frame: Frame, style: Style, *, head_bias: bool = True) -> tuple[Named, ...]:
     """Everything behind the layers."""
     d, out = frame.width, labels(frame.fields)
-    match task_of(frame.fields):
+    match encoder_task(frame.fields):
         case "body":
             return tuple(pooler(frame, style))
-        case "masked":
+        case "masked" | "causal":
             return tuple(masked_head(frame, style, head_bias=head_bias))
         case "pretraining" if style.pretraining == "replaced":
             name = "discriminator_predictions"
@@ -94,7 +89,7 @@ def tail(frame: Frame, style: Style, *, head_bias: bool = True) -> tuple[Named, 
         case "token":
             return (matrix("classifier", out, d),)
         case "answer":
-            return (matrix("qa_outputs", 2, d),)
+            return (matrix("qa_outputs", out, d),)
         case "next":
             return (*pooler(frame, style), sentence("cls.seq_relationship", 2, d))
         case "choice":
@@ -105,10 +100,4 @@ def tail(frame: Frame, style: Style, *, head_bias: bool = True) -> tuple[Named, 
 
 def _before(frame: Frame, style: Style) -> list[Named]:
     d = frame.width
-    match style.classify:
-        case "pooler":
-            return pooler(frame, style)
-        case "dense":
-            return [sentence(style.dense, d, d)]
-        case _:
-            return []
+    return pooler(frame, style) if style.classify == "pooler" else [sentence(style.dense, d, d)]

@@ -85,6 +85,8 @@ def read(fields: Fields) -> Architecture:
     fields.ignore(*INERT)
     if fields.flag("add_cross_attention"):
         raise UnsupportedLayerError(f"{fields.where}: add_cross_attention: BERT as a decoder is not described")
+    if fields.flag("is_decoder"):
+        fields.notes.warn("is_decoder: described as an encoder all the same, without a causal mask and without a cache")
     d = fields.integer("hidden_size")
     inner = fields.integer("embedding_size", null=d) if row.inner else d
     block = layer(fields, row, d)

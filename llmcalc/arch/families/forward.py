@@ -121,7 +121,7 @@ def scaled_layers(fields: Fields, layers: list[Layer]) -> list[Layer]:
     return [made[id(layer)] for layer in layers]
 
 
-def attention_scale(fields: Fields, head_dim: int) -> float | None:
+def attention_scale(fields: Fields) -> float | None:
     """What the scores are multiplied by where it is not one over the root of the head's width."""
     if fields.model_type.startswith("gemma") or fields.model_type == "vaultgemma":
         scalar = number(fields, "query_pre_attn_scalar", null=0.0)
@@ -130,8 +130,6 @@ def attention_scale(fields: Fields, head_dim: int) -> float | None:
         return maybe(fields, "attention_multiplier")
     if fields.model_type == "gpt_neo":
         return 1.0
-    if fields.model_type == "nanochat":
-        return head_dim**-0.5
     if fields.model_type == "gpt2" and not flag(fields, "scale_attn_weights", null=True):
         return 1.0
     return None
@@ -160,8 +158,10 @@ def yarn_scale(fields: Fields, head_dim: int) -> float | None:
     """DeepSeek's softmax scale under YaRN: one over the root of the width, times the square of an mscale."""
     block = fields.mapping("rope_parameters") or fields.mapping("rope_scaling")
     factor, mscale = block.get("factor"), block.get("mscale_all_dim")
-    if not (isinstance(factor, (int, float)) and isinstance(mscale, (int, float)) and mscale and factor > 1):
+    if not (isinstance(factor, (int, float)) and isinstance(mscale, (int, float)) and mscale and 1 < factor < 1e9):
         return None
+    if not abs(mscale) < 1e9:
+        raise fields.wrong("rope_scaling.mscale_all_dim", mscale, "a number of ordinary size")
     return (0.1 * mscale * math.log(factor) + 1.0) ** 2 / math.sqrt(head_dim)
 
 
@@ -189,16 +189,20 @@ def norm_eps(fields: Fields) -> float | None:
     return maybe(fields, "rms_norm_eps", "layer_norm_eps", "norm_eps") or CLASS_EPS.get(fields.model_type)
 
 
-def clip(fields: Fields) -> float | None:
-    """OLMo and DBRX clamp q, k and v."""
-    return maybe(fields, "clip_qkv")
+def sparsity(fields: Fields, index: int) -> float:
+    """Share of a feed-forward's channels that Gemma-3n closes in a layer."""
+    values = quiet(fields, "activation_sparsity_pattern")
+    values = values if isinstance(values, list) else [values] * (index + 1)
+    found = values[index] if index < len(values) else None
+    return float(found) if isinstance(found, (int, float)) else 0.0
 
 
 # -- routing -----------------------------------------------------------------------------------------------------
 
 ALWAYS_NORMED = (
     "mixtral", "gpt_oss", "granitemoe", "granitemoeshared", "granitemoehybrid", "granitemoe_swa", "minimax", "dbrx",
-    "minimax_m2", "hunyuan_v1_moe", "ernie4_5_moe", "jetmoe", "gemma4_text", "hy_v3", "arctic", "lara_mini", "aria_text",
+    "minimax_m2", "hunyuan_v1_moe", "ernie4_5_moe", "jetmoe", "gemma4_text", "hy_v3", "arctic", "lara_mini",
+    "aria_text",
 )  # fmt: skip
 SIGMOID = (
     "deepseek_v3", "kimi_k2", "deepseek_v32", "glm_moe_dsa", "glm4_moe_lite", "glm4_moe", "glm4v_moe_text", "dots1",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import FULL, Scope, Spec
 from llmcalc.arch.families import forward

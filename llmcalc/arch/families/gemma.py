@@ -29,6 +29,7 @@ class Place:
     sliding: bool
     source: int | None
     ffn: int
+    sparsity: float = 0.0
 
 
 def places(fields: Fields, layers: int) -> list[Place]:
@@ -55,7 +56,8 @@ def places(fields: Fields, layers: int) -> list[Place]:
             if not owners:
                 raise InvalidInputError(f"{fields.where}: layer {index} shares a cache that no layer of its kind owns")
             source = owners[-1]
-        out.append(Place(sliding[index], source, widths[index] * (2 if double and source is not None else 1)))
+        width = widths[index] * (2 if double and source is not None else 1)
+        out.append(Place(sliding[index], source, width, forward.sparsity(fields, index)))
     return out
 
 
@@ -77,7 +79,8 @@ def attention(fields: Fields, d: int, place: Place) -> Attention:
     return Attention(
         d, h, kv, width, width, Scope("sliding", window) if window else FULL,
         q_bias=bias, k_bias=bias, v_bias=bias, o_bias=bias, qk_norm="head", cache=cache, cache_source=place.source,
-        positions=rope(fields, width, SLIDING if place.sliding else "full_attention"), scale=1.0,
+        positions=rope(fields, width, SLIDING if place.sliding else "full_attention"), scale=1.0, v_norm=True,
+        qk_norm_eps=forward.norm_eps(fields),
     )  # fmt: skip
 
 
@@ -102,7 +105,7 @@ def per_layer_stem(fields: Fields, d: int, layers: int, width: int) -> list[Name
     """The global per-layer table (rows are read, never multiplied), its projection and norm."""
     rows = fields.integer("vocab_size_per_layer_input")
     return [
-        Named("model.embed_tokens_per_layer", Embedding(rows, layers * width)),
+        Named("model.embed_tokens_per_layer", Embedding(rows, layers * width, part="per_layer_embeddings")),
         Named("model.per_layer_model_projection", Projection(layers * width, d)),
         Named("model.per_layer_projection_norm", rms(width, fields)),
     ]
@@ -151,7 +154,7 @@ def read(fields: Fields) -> Architecture:
     for place in places(fields, count):
         if place not in made:
             act = fields.text("hidden_act", null="gelu_pytorch_tanh")
-            ffn: Spec = FeedForward(d, place.ffn, True, act)
+            ffn: Spec = FeedForward(d, place.ffn, True, act, sparsity=place.sparsity)
             if not streams and fields.flag("enable_moe_block"):
                 ffn = experts_beside(fields, d, FeedForward(d, place.ffn, True, act), norm)
             made[place] = block(attention(fields, d, place), ffn, norm, style="sandwich", residual=residual)

@@ -38,7 +38,8 @@ def jamba(fields: Fields) -> Architecture:
     period, offset = fields.integer("expert_layer_period"), fields.integer("expert_layer_offset", low=0)
     sparse = every(count, period, offset, "moe", "mlp")
     dense = FeedForward(d, width, activation=act)
-    moe = forward.routed(fields, MixtureOfExperts(d, experts, fields.integer("num_experts_per_tok"), width, activation=act))
+    k = fields.integer("num_experts_per_tok")
+    moe = forward.routed(fields, MixtureOfExperts(d, experts, k, width, activation=act))
     ffns: dict[str, Spec] = {"mlp": dense, "moe": moe if experts > 1 else dense}
     mixers: dict[str, Spec] = {
         "full": attention(fields, Layout(positions="none"), d),
@@ -105,7 +106,8 @@ def granite_ffn(fields: Fields, d: int) -> tuple[Spec, str]:
         fields.ignore("intermediate_size", "num_experts_per_tok")
         return shared, "shared_mlp"
     k, width = fields.integer("num_experts_per_tok"), fields.integer("intermediate_size")
-    return forward.routed(fields, MixtureOfExperts(d, experts, k, width, activation=act, shared=shared)), "block_sparse_moe"
+    moe = MixtureOfExperts(d, experts, k, width, activation=act, shared=shared)
+    return forward.routed(fields, moe), "block_sparse_moe"
 
 
 def falcon_h1(fields: Fields) -> Architecture:

@@ -141,8 +141,9 @@ REPEATS_TABLES = ("deepseek_v3", "deepseek_v32")
 
 def mtp_heads(fields: Fields, maker: Maker) -> tuple[Stack, ...]:
     """Multi-token-prediction layers: a projection of two widths, three norms and a full decoder layer each."""
-    count = fields.explicit("num_nextn_predict_layers", "num_mtp_layers")
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+    given = fields.has("num_nextn_predict_layers", "num_mtp_layers")
+    count = fields.integer("num_nextn_predict_layers", "num_mtp_layers", low=0) if given else 0
+    if not count:
         return ()
     tables = fields.model_type in REPEATS_TABLES
     return (mtp_stack(fields, maker.d, maker.norm, maker.layer(True, maker.family.indexed), count, tables=tables),)

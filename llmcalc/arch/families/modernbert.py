@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import BIDIRECTIONAL, Norm, Scope
+from llmcalc.arch.embedding import Projection
 from llmcalc.arch.families.build import (
     SLIDING,
     divide,
     embed,
     every_nth_full,
-    labels,
     layer_norm,
     layer_types,
     rope,
     table,
 )
-from llmcalc.arch.families.encoder_heads import Frame, Style, masked_head, sentence, tail, task_of
+from llmcalc.arch.families.encoder_heads import Frame, Style, encoder_task, masked_head, sentence, tail
 from llmcalc.arch.families.encoders import BERT, architecture
+from llmcalc.arch.families.heads import labels
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer, Named, Stack, Sublayer
 
 MODERN = Style("head.dense", "head.norm", "decoder", classify="dense", dense="head.dense", bias=False, norm_bias=False)
-NOMIC = BERT._replace(pooler="", norm="cls.predictions.transform.layer_norm", classify="none")
+NOMIC = BERT._replace(pooler="", norm="cls.predictions.transform.layer_norm", classify="dense",
+                      dense="nomic_bert.pooler.dense")  # fmt: skip
 
 
 def read(fields: Fields) -> Architecture:
@@ -64,13 +66,13 @@ def modern(fields: Fields) -> Architecture:
 
 def _behind(frame: Frame, style: Style) -> tuple[Named, ...]:
     """A matrix and a norm before the output matrix or the classifier, whatever the task."""
-    fields, d, task = frame.fields, frame.width, task_of(frame.fields)
+    fields, d, task = frame.fields, frame.width, encoder_task(frame.fields)
     if task == "body":
         return ()
-    if task == "masked":
+    if task in ("masked", "causal"):
         return tuple(masked_head(frame, style, head_bias=fields.flag("decoder_bias")))
     first = masked_head(frame, style)[:2]
-    return (*first, sentence("classifier", labels(fields), d))
+    return (*first, sentence("classifier", 1 if task == "choice" else labels(fields), d))
 
 
 def nomic(fields: Fields) -> Architecture:

@@ -110,9 +110,7 @@ class Experts(NamedTuple):
     expert_bias: Switch = False
     gated: bool = True
     fp32_router: bool = False
-    dense_width: str = "intermediate_size"
     extra: tuple[Weight, ...] = ()
-    mtp_tables: bool = False
     refuses: tuple[str, ...] = ()
     inert: tuple[str, ...] = ()
 
@@ -209,7 +207,10 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
         Experts(width="intermediate_size", router_bias=True, expert_bias=True, inert=("swiglu_limit",)),
     ),
     "granitemoe": (LLAMA, Experts(width="intermediate_size", inert=("mlp_bias",))),
-    "granitemoe_swa": (LLAMA._replace(sinks=True, window="first4"), Experts(width="intermediate_size")),
+    "granitemoe_swa": (
+        LLAMA._replace(sinks=True, window="first4"),
+        Experts(width="intermediate_size", shared="field", shared_field="shared_intermediate_size"),
+    ),
     "granitemoeshared": (
         LLAMA,
         Experts(width="intermediate_size", shared="field", shared_field="shared_intermediate_size"),

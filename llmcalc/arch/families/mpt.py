@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.families.build import block, decoder, divide, layer_norm
+from llmcalc.arch.families.dense import refuse
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture
 from llmcalc.arch.positions import Alibi
-from llmcalc.errors import InvalidInputError
+from llmcalc.errors import InvalidInputError, UnsupportedLayerError
 
 
 def read(fields: Fields) -> Architecture:
@@ -20,7 +21,10 @@ def read(fields: Fields) -> Architecture:
     kv = attn.integer("kv_n_heads", null=1 if kind == "multiquery_attention" else h)
     if h % kv:
         raise InvalidInputError(f"{fields.where}: attn_config.kv_n_heads is {kv}, which does not divide {h} heads")
-    attn.ignore("attn_impl", "prefix_lm", "alibi", "alibi_bias_max", "qk_ln", "attn_uses_sequence_id", "softmax_scale")
+    refuse(attn, ("qk_ln",))
+    if not attn.flag("alibi", null=True):
+        raise UnsupportedLayerError(f"{fields.where}: {attn.label('alibi')} is false: MPT is read with ALiBi alone")
+    attn.ignore("attn_impl", "prefix_lm", "alibi_bias_max", "attn_uses_sequence_id", "softmax_scale")
     fields.ignore("embedding_fraction", "learned_pos_emb", "norm_type", "verbose")
     mixer = Attention(d, h, kv, width, width, q_bias=bias, k_bias=bias, v_bias=bias, o_bias=bias, positions=Alibi())
     ffn = FeedForward(d, fields.integer("expansion_ratio", null=4) * d, False, "gelu", bias)

@@ -87,7 +87,8 @@ def mamba(fields: Fields, d: int) -> Mamba2:
         d, fields.integer("mamba_num_heads"), fields.integer("mamba_head_dim"), fields.integer("ssm_state_size"),
         fields.integer("n_groups", "mamba_n_groups"), fields.integer("conv_kernel", "mamba_d_conv"),
         fields.integer("chunk_size", "mamba_chunk_size"), fields.flag("use_conv_bias", "mamba_conv_bias"),
-        fields.flag("use_bias"), state_dtype=state_dtype(fields), norm_groups=fields.integer("n_groups", "mamba_n_groups"),
+        fields.flag("use_bias"), state_dtype=state_dtype(fields),
+        norm_groups=fields.integer("n_groups", "mamba_n_groups"),
         norm_eps=forward.number(fields, "layer_norm_epsilon", null=1e-5),
         time_step_limit=(forward.number(fields, "time_step_min", null=0.0), float("inf")),
     )  # fmt: skip

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
-
-from llmcalc.arch.base import Weight
+from llmcalc.arch.attention import Attention
+from llmcalc.arch.base import Extra, Weight
 from llmcalc.arch.embedding import Embedding, Head, Projection
-from llmcalc.arch.families.build import dtype_of, labels, positions_text
+from llmcalc.arch.families.build import dtype_of, positions_text
+from llmcalc.arch.families.heads import labels
+from llmcalc.arch.families.tasks import Task, task_of
 from llmcalc.arch.families.towers.parts import tensor
 from llmcalc.arch.fields import Fields
-from llmcalc.arch.model import Architecture, Named, Stack
+from llmcalc.arch.model import Architecture, Layer, Named, Stack, Sublayer
 
-Task = Literal["generate", "body", "encoder", "classify", "answer"]
-
-
-def task_of(fields: Fields) -> Task:
-    """What the class that the file names is for; generation where it names none."""
-    names = fields.raw("architectures")
-    name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
-    if name.endswith(("EncoderModel", "ForTokenClassification")):
-        return "encoder"
-    if name.endswith("MTModel"):
-        return "generate"
-    if name.endswith("ForSequenceClassification"):
-        return "classify"
-    if name.endswith("ForQuestionAnswering"):
-        return "answer"
-    return "body" if name.endswith("Model") else "generate"
+KNOWN: tuple[Task, ...] = ("generate", "causal", "body", "encoder", "sequence", "token", "answer")
 
 
 def own_or(fields: Fields, name: str, general: str) -> int:
@@ -50,21 +37,26 @@ def assemble(
     max_positions: int | None = None,
 ) -> Architecture:
     """Both stacks and what the named class has behind them. The table stands with the decoder, which reads it last."""
-    task = task_of(fields)
+    task = task_of(fields, "generate", KNOWN)
+    writes = task in ("generate", "causal")
     rows = tokens.spec.rows if isinstance(tokens.spec, Embedding) else 0
     head = _head(fields, task, rows, width, scale)
-    ties = (("lm_head.weight", f"{tokens.name}.weight"),) if tie and task == "generate" else ()
+    if task == "causal":
+        tokens = Named("model.decoder.embed_tokens", tokens.spec)
+        decoder = replace(decoder, layers=tuple(alone(layer) for layer in decoder.layers))
+    ties = (("lm_head.weight", f"{tokens.name}.weight"),) if tie and writes else ()
     if logits_bias and task == "generate":  # a stored buffer of zeros
         head.append(tensor("final_logits_bias", (1, rows), "buffer"))
-    if task == "encoder":
-        encoder, decoder = replace(encoder, stem=(tokens, *encoder.stem)), Stack("decoder", "", ())
+    if task in ("encoder", "token"):
+        encoder = replace(encoder, stem=(tokens, *encoder.stem), tail=(*encoder.tail, *head))
+        decoder = Stack("decoder", "", ())
     else:
         decoder = replace(decoder, stem=(tokens, *decoder.stem), tail=(*decoder.tail, *head))
     fields.ignore("tie_word_embeddings", "is_encoder_decoder")
     return Architecture(
         model_type=fields.model_type,
         decoder=decoder,
-        encoder=encoder,
+        encoder=None if task == "causal" else encoder,
         ties=ties,
         hidden_size=width,
         vocab_size=rows,
@@ -72,18 +64,39 @@ def assemble(
         tie_word_embeddings=bool(ties),
         positions=positions_text(decoder.layers or encoder.layers, decoder.stem or encoder.stem),
         dtype=dtype_of(fields),
-        classes="encoder" if task == "encoder" else "encoder-decoder",
+        classes="causal" if task == "causal" else "encoder-decoder" if decoder.layers else "encoder",
     )
 
 
+def alone(layer: Layer) -> Layer:
+    """A decoder's layer without an encoder: what looks at the source is stored and never run."""
+    return replace(layer, sublayers=tuple(_unread(sublayer) for sublayer in layer.sublayers))
+
+
+def _unread(sublayer: Sublayer) -> Sublayer:
+    if not (isinstance(sublayer.spec, Attention) and sublayer.spec.cross):
+        return sublayer
+
+    def still(weights: Iterable[Weight]) -> Extra:
+        return Extra(tuple(weight._replace(rows="none") for weight in weights))
+
+    norms = [named and Named(named.name, still(named.spec.weights())) for named in sublayer[2:]]
+    return Sublayer(sublayer.name, still(sublayer.spec.weights()), *norms)
+
+
 def _head(fields: Fields, task: Task, rows: int, width: int, scale: float) -> list[Named]:
-    if task == "generate":
+    if task in ("generate", "causal"):
         return [Named("lm_head", Head(rows, width, scale=scale))]
-    out = Projection(labels(fields), width, True)
-    if task == "classify":
-        name = "classification_head"
-        return [Named(f"{name}.dense", Projection(width, width, True)), Named(f"{name}.out_proj", out)]
-    return [Named("qa_outputs", out)] if task == "answer" else []
+    match task:
+        case "sequence":
+            name, out = "classification_head", Projection(labels(fields), width, True)
+            return [Named(f"{name}.dense", Projection(width, width, True)), Named(f"{name}.out_proj", out)]
+        case "token":
+            return [Named("classifier", Projection(labels(fields), width, True))]
+        case "answer":
+            return [Named("qa_outputs", Projection(2, width, True))]
+        case _:
+            return []
 
 
 def vector(name: str, size: int) -> Weight:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 _DENSE = (
     "llama mistral ministral ministral3 internlm internlm2 internlm3 baichuan xverse orion minicpm cwm helium arcee "
     "iquestcoder exaone granite granite_swa seed_oss smollm3 hyperclovax qwen2 qwen3 gemma gemma2 vaultgemma "
@@ -107,9 +105,3 @@ def type_from_class(architectures: object) -> str:
     """Old files name only their class; the few whose class has one meaning are known."""
     name = architectures[0] if isinstance(architectures, list) and architectures else None
     return _CLASSES.get(name, "") if isinstance(name, str) else ""
-
-
-def remote_code(model_type: str, data: Mapping[str, object]) -> str:
-    """A model_type that remote code and the library use for different layouts, told apart by the file's own keys."""
-    del data
-    return model_type

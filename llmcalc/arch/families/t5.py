@@ -58,7 +58,15 @@ def attention(fields: Fields, d: int, scope: Scope) -> Attention:
     buckets = fields.integer("relative_attention_num_buckets")
     bias = RelativeBias(buckets, h, fields.integer("relative_attention_max_distance", null=128), owns=False)
     return Attention(
-        d, h, h, width, width, scope, cache="none" if scope.kind == "bidirectional" else "own", positions=bias, scale=1.0
+        d,
+        h,
+        h,
+        width,
+        width,
+        scope,
+        cache="none" if scope.kind == "bidirectional" else "own",
+        positions=bias,
+        scale=1.0,
     )
 
 

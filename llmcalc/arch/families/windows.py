@@ -122,7 +122,7 @@ SLIDING_TURN = ("cohere2", "exaone4", "exaone_moe", "afmoe")
 
 
 def turned(fields: Fields, found: list[Scope]) -> list[tuple[Scope, bool]]:
-    """Each layer's scope, and whether it has rotary positions: not the full ones of hybrids, nor SmolLM3's marked ones."""
+    """Each layer's scope, and whether it is rotary: not the full ones of hybrids, nor SmolLM3's marked ones."""
     if fields.model_type == "smollm3":
         marks = fields.integers("no_rope_layers")
         nth = fields.integer("no_rope_layer_interval", null=4)

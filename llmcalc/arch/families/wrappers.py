@@ -81,7 +81,7 @@ def text_type(fields: Fields, row: Wrapper, data: Mapping[str, object], *, flat:
     named = data.get("model_type")
     if flat or not isinstance(named, str) or not named or named == fields.model_type:
         return row.text_type
-    known = registry.remote_code(registry.ALIASES.get(named, named), data)
+    known = registry.ALIASES.get(named, named)
     if known not in registry.READERS:
         raise UnsupportedArchitectureError(
             f"{fields.where}: the language model's model_type {named!r} is not known",

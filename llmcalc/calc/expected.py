@@ -1,0 +1,84 @@
+"""What to expect of a decode step, where a device was measured: never without a calibration, always as a range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from llmcalc.calc.latency import Latency, Timing
+from llmcalc.hardware.calibrations import Calibration, find
+
+# The largest error on a format held out of the fit (Q4_0 from F16 and Q8_0, 15 Apple chips: benchmarks/decode_times.py).
+HELD_OUT = 0.12
+
+
+class Expected(NamedTuple):
+    """Seconds of a decode step: a range and its middle, whose calibration it is, and what stretches it."""
+
+    low: float
+    likely: float
+    high: float
+    calibration: Calibration
+    warnings: tuple[str, ...] = ()
+
+
+class Point(NamedTuple):
+    """One measured step: layers, bytes moved over the datasheet's bandwidth in seconds, and what it took."""
+
+    layers: int
+    moving: float
+    seconds: float
+
+
+def moved(found: Latency, timing: Timing) -> int:
+    """Bytes of a step with random experts, over all pipeline stages."""
+    return (timing.likely_read_bytes + timing.written_bytes) * found.reader.ranks.pp
+
+
+def expected(found: Latency) -> Expected | None:
+    """The expectation of the decode step; None where no calibration speaks for the device, the engine and the model.
+
+    A step that computes longer than it moves bytes has none: calibrations are of steps bound by memory.
+    """
+    device, timing = found.device, found.decode
+    if device.given or (timing.compute_seconds or 0.0) > timing.memory_seconds:
+        return None
+    experts = any(item.site.weight.split == "expert" for item in found.reader.stored)
+    calibration = find(device.id, found.engine, experts=experts)
+    if calibration is None:
+        return None
+    size = moved(found, timing)
+    likely = max(timing.seconds_at_least, calibration.seconds(len(found.architecture.decoder.calls), size))
+    low = max(timing.seconds_at_least, likely * (1 - calibration.spread))
+    return Expected(low, likely, likely * (1 + calibration.spread), calibration, _stretched(calibration, size, found))
+
+
+def _stretched(calibration: Calibration, size: int, found: Latency) -> tuple[str, ...]:
+    each = size // found.reader.ranks.pp
+    if calibration.bytes_low / 2 <= each <= calibration.bytes_high * 2:
+        return ()
+    return (
+        f"the expectation stretches a calibration on steps of {calibration.bytes_low:,} to {calibration.bytes_high:,} B "
+        f"to one of {each:,} B",
+    )
+
+
+def fit(points: Sequence[Point]) -> tuple[float, float] | None:
+    """(overhead a layer, efficiency) with the smallest squares of relative errors; None where rows cannot tell them apart.
+
+    Overheads are at least 0, efficiencies at most 1.
+    """
+    uu = ux = xx = u1 = x1 = 0.0
+    for layers, moving, seconds in points:
+        u, x = layers / seconds, moving / seconds
+        uu, ux, xx, u1, x1 = uu + u * u, ux + u * x, xx + x * x, u1 + u, x1 + x
+    determinant = uu * xx - ux * ux
+    if len(points) < 2 or determinant <= 1e-6 * uu * xx:
+        return None
+    overhead = (u1 * xx - x1 * ux) / determinant
+    slope = (uu * x1 - ux * u1) / determinant
+    if overhead < 0:
+        overhead, slope = 0.0, x1 / xx
+    if slope < 1:
+        slope, overhead = 1.0, max(0.0, (u1 - ux) / uu)
+    return overhead, 1 / slope

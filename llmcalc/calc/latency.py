@@ -1,0 +1,287 @@
+"""How fast a step can be at best: a true bound, and the usual estimate of operators one after another.
+
+A bound is the largest of bytes over bandwidth, operations over peak and link bytes over link rate; stages of a
+pipeline add. Of what a step reads, the last-level cache can keep at most its own size from the time before.
+Source: the roofline of Williams, Waterman and Patterson, CACM 52(4), 2009.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from llmcalc.arch.base import Step
+from llmcalc.arch.mixing import Counting, LatentForm, ScanForm
+from llmcalc.arch.model import Architecture
+from llmcalc.calc.links import Traffic, traffic
+from llmcalc.calc.passes import Pass, Share, products
+from llmcalc.calc.rates import fastest
+from llmcalc.calc.reads import Operator, Reader, Spread
+from llmcalc.calc.sizing import Sequences, sequences
+from llmcalc.calc.weight_shards import Ranks
+from llmcalc.engines.counted import library
+from llmcalc.errors import InvalidInputError
+from llmcalc.hardware.device import Device, Peak
+
+Bound = Literal["memory", "compute", "communication"]
+EXACT_STEPS = 512
+MOST_BATCH = 2**20
+
+
+class Timing(NamedTuple):
+    """One pass on a device: bytes of the busiest device, seconds of the whole pass.
+
+    The parts of ``read_bytes`` add up to it; ``likely_read_bytes``: with the experts that tokens find at random.
+    """
+
+    seconds_at_least: float
+    bound: Bound
+    seconds_roofline: float
+    memory_seconds: float
+    compute_seconds: float | None
+    link_seconds: float | None
+    read_bytes: int
+    weight_read_bytes: int
+    embedding_read_bytes: int
+    cache_read_bytes: int
+    state_read_bytes: int
+    written_bytes: int
+    likely_read_bytes: int
+    moved_bytes: int
+    flops: int
+    traffic: Traffic
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Steps of a model on a device; seconds and bytes of one replica's busiest device."""
+
+    architecture: Architecture
+    device: Device
+    reader: Reader
+    sizes: Sequences
+    prompt: int
+    output: int
+    chunk: int | None
+    engine: str = "none"
+    images: int = 0
+    encoder_tokens: int | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def peak(self) -> Peak | None:
+        """The dense rate that products can run at, at most."""
+        layouts = (item.share.layout.name for item in self.reader.stored if item.site.weight.role == "matmul")
+        return fastest(self.device, layouts, self.architecture.dtype)
+
+    @cached_property
+    def decode(self) -> Timing:
+        """One step, each sequence on top of what it keeps."""
+        return self.at(self.sizes)
+
+    def at(self, sizes: Sequences) -> Timing:
+        """One decode step on other sequences."""
+        shares = tuple(Share(Step(1, size.tokens, size.source), size.images, number) for size, number in sizes.groups)
+        return self._timing(shares, decode=True)
+
+    @cached_property
+    def passes(self) -> tuple[tuple[Timing, int], ...]:
+        """The passes of the prompts of all sequences, equal ones counted."""
+        number, source = self.sizes.number, self.prompt if self.encoder_tokens is None else self.encoder_tokens
+        chunk = self.chunk or number * self.prompt
+        if chunk >= self.prompt:
+            whole, rest = divmod(number, chunk // self.prompt)
+            plan = [(Step(self.prompt, 0, source), chunk // self.prompt, whole), (Step(self.prompt, 0, source), rest, 1)]
+        else:
+            steps = [Step(min(chunk, self.prompt - past), past, source) for past in range(0, self.prompt, chunk)]
+            plan = [(step, 1, number) for step in steps]
+        return tuple(
+            (self._timing((Share(step, self.images, together),), decode=False), times)
+            for step, together, times in plan
+            if together and times
+        )
+
+    @property
+    def prefill(self) -> Timing:
+        """The first pass of the prompts, the only one where they are not cut."""
+        return self.passes[0][0]
+
+    @property
+    def prefill_seconds_at_least(self) -> float:
+        """All passes of the prompts."""
+        return sum(times * timing.seconds_at_least for timing, times in self.passes)
+
+    @property
+    def prefill_seconds_roofline(self) -> float:
+        """All passes of the prompts, as usually estimated."""
+        return sum(times * timing.seconds_roofline for timing, times in self.passes)
+
+    @cached_property
+    def request_seconds_at_least(self) -> float:
+        """Prompt to last token: prefill, and a decode step for every further token, each on a longer context.
+
+        Of more than 512 steps, stretches are priced at their first, shortest context.
+        """
+        steps = self.output - 1
+        chunked = any(held.state.scope.kind == "chunked" for held in self.architecture.states)
+        stride = 1 if chunked else max(1, -(-steps // EXACT_STEPS))
+        decode = sum(
+            min(stride, steps - done) * self._grown(self.prompt + done).seconds_at_least
+            for done in range(0, steps, stride)
+        )
+        return request_seconds(self.prefill_seconds_at_least, decode)
+
+    def _grown(self, tokens: int) -> Timing:
+        return self.at(sequences(tokens, self.sizes.number, None, self.encoder_tokens, self.images))
+
+    @cached_property
+    def compute_bound_batch(self) -> int | None:
+        """The smallest number of sequences whose decode step computes longer than it moves bytes; None if there is none.
+
+        With the experts that tokens find at random, at the length of the first sequence.
+        """
+        if self.peak is None:
+            return None
+        first = self.sizes.groups[0][0]
+
+        def computes(batch: int) -> bool:
+            timing = self.at(Sequences(((first, batch),)))
+            moved = (timing.likely_read_bytes + timing.written_bytes) / self.device.bandwidth()
+            return (timing.compute_seconds or 0.0) >= moved
+
+        high = 1
+        while not computes(high):
+            high *= 2
+            if high > MOST_BATCH:
+                return None
+        low = high // 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if computes(middle) else (middle, high)
+        return high
+
+    # -- one pass --------------------------------------------------------------------------------------------------
+
+    def _timing(self, shares: tuple[Share, ...], *, decode: bool) -> Timing:
+        ranks, device = self.reader.ranks, self.device
+        run = self._pass(shares, "recurrent" if decode else "chunked", decode=decode)
+        operators = self.reader.operators(run)
+        moved = self._moved(operators)
+        flops = min(self._flops(run), self._flops(run._replace(counting=run.counting._replace(scan="recurrent"))))
+        said = traffic(self.architecture, ranks, run)
+        peak, link = self.peak, device.link_bytes_per_second
+        memory = sum(moved) / device.bandwidth()
+        compute = flops / (ranks.tp * peak.per_second) if peak else None
+        sent = said.least / link if link else None
+        seconds, bound = longest(memory, compute, sent)
+        parts = self._parts(operators)
+        return Timing(
+            seconds, bound, self._roofline(operators, said), memory, compute, sent, sum(parts[:4]), *parts,
+            max(moved), flops, said,
+        )  # fmt: skip
+
+    def _pass(self, shares: tuple[Share, ...], scan: ScanForm, *, decode: bool) -> Pass:
+        form: LatentForm = self.reader.latent if decode else "expanded"
+        return Pass(shares, Counting("causal", form, scan, library(self.architecture)), "last")
+
+    def _flops(self, run: Pass) -> int:
+        return sum(product.value for product in products(self.architecture, run))
+
+    def _moved(self, operators: tuple[Operator, ...]) -> list[int]:
+        """Bytes that must cross the memory bus, a stage: less what the cache holds when they are touched again."""
+        cache, out = self.device.cache_bytes(), []
+        for stage in range(len(self.reader.spans)):
+            again = sum(op.again[stage] for op in operators if op.again)
+            held = min(cache * (1 + self.reader.repeats), cache + again)
+            out.append(max(0, sum(op.least[stage] + op.written[stage] for op in operators) - held))
+        return out
+
+    def _parts(self, operators: tuple[Operator, ...]) -> tuple[int, int, int, int, int, int]:
+        """Reads of the busiest stage by part, its writes, and its reads with random experts."""
+        stages = range(len(self.reader.spans))
+        busiest = max(stages, key=lambda stage: sum(op.least[stage] for op in operators))
+        by = {part: sum(op.least[busiest] for op in operators if op.part == part)
+              for part in ("weights", "embedding", "cache", "state")}  # fmt: skip
+        written = sum(op.written[busiest] for op in operators)
+        return (*by.values(), written, sum(op.likely[busiest] for op in operators))  # type: ignore[return-value]
+
+    def _roofline(self, operators: tuple[Operator, ...], said: Traffic) -> float:
+        bandwidth, link = self.device.bandwidth(), self.device.link_bytes_per_second
+        rate = self.reader.ranks.tp * self.peak.per_second if self.peak else 0
+        seconds = said.likely / link if link else 0.0
+        for op in operators:
+            for likely, written, flops in zip(op.likely, op.written, op.flops, strict=True):
+                moving = (likely + written) / bandwidth
+                seconds += max(moving, flops / rate) if rate else moving
+        return seconds
+
+
+def longest(memory: float, compute: float | None, sent: float | None) -> tuple[float, Bound]:
+    """The largest of the three, and which it is."""
+    known: list[tuple[float, Bound]] = [(memory, "memory")]
+    known += [(compute, "compute")] if compute is not None else []
+    known += [(sent, "communication")] if sent is not None else []
+    return max(known, key=lambda pair: pair[0])
+
+
+def request_seconds(ttft: float, decode: float) -> float:
+    """A request: the time to its first token, and the decode steps of all further ones."""
+    return ttft + decode
+
+
+def per_request(ttft: float, itl: float, output: int) -> float:
+    """A request of ``output`` tokens at a steady gap: TTFT + (T - 1) x ITL; 0.4 + 99 x 0.02 = 2.38 seconds.
+
+    Raises: InvalidInputError.
+    """
+    if output < 1 or ttft < 0 or itl < 0:
+        raise InvalidInputError("a request has at least one token, and no negative time")
+    return request_seconds(ttft, (output - 1) * itl)
+
+
+def latency(
+    architecture: Architecture,
+    device: Device,
+    tokens: int = 4096,
+    batch: int = 1,
+    *,
+    prompt: int | None = None,
+    output: int = 1,
+    weights: str = "config",
+    group_size: int | None = None,
+    cache: str = "auto",
+    ranks: Ranks | None = None,
+    mla: LatentForm = "absorbed",
+    lengths: Sequence[int] | None = None,
+    encoder_tokens: int | None = None,
+    image_tokens: int = 0,
+    batched_tokens: int | None = None,
+    engine: str = "none",
+) -> Latency:
+    """Seconds and bytes of a decode step on ``tokens`` cached positions, of a prompt, and of a whole request.
+
+    Not counted: sampling, launches, activations between products, the host. Batches are of one replica (dp > 1).
+    Args: prompt: by default ``tokens``. output: tokens of a request, the first with the prompt. mla: what latent
+    attention keeps and reads in decode. batched_tokens: of one pass of prompts, which are cut to it.
+    Raises: InvalidInputError, UnsupportedError. Source: CACM 52(4), 2009. Checked: tests/latency
+    """
+    if not architecture.decoder.layers:
+        raise InvalidInputError(
+            f"{architecture.model_type}: an encoder keeps nothing, so there is no step after another"
+        )
+    if mla == "reexpand":
+        raise InvalidInputError("--mla reexpand: what is read depends on the library", "absorbed or expanded")
+    sizes = sequences(tokens, batch, lengths, encoder_tokens, image_tokens)
+    device.bandwidth()
+    if output < 1 or (prompt is not None and prompt < 1) or (batched_tokens is not None and batched_tokens < 1):
+        raise InvalidInputError("--prompt, --output and --max-batched-tokens are at least 1")
+    reader = Reader(architecture, weights, group_size, cache, ranks or Ranks(), mla)
+    first = prompt or max(size.tokens for size, _ in sizes.groups)
+    return Latency(
+        architecture, device, reader, sizes, max(first, 1), output, batched_tokens, engine, image_tokens, encoder_tokens
+    )
+
+
+__all__ = ["Latency", "Spread", "Timing", "latency", "longest", "per_request", "request_seconds"]

@@ -1,0 +1,103 @@
+"""What devices were seen to reach: two numbers a device and engine, fitted on measurements that their makers published.
+
+A calibration says t = layers x overhead + bytes / (efficiency x bandwidth). Those of the package are in
+``data/calibrations.json`` (made by ``benchmarks/decode_times.py``); those of this machine in the user's own file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from llmcalc.errors import MalformedConfigError
+
+VARIABLE = "LLMCALC_CALIBRATIONS"
+
+
+class Calibration(NamedTuple):
+    """Seconds of a decode step by its layers and bytes, for one device under one engine.
+
+    residual, worst: mean and largest relative error on its own rows. spread: half the width of the range that is
+    shown around an expectation. bytes_low, bytes_high: what its rows read. experts, dense: which kinds of models it saw.
+    """
+
+    device: str
+    engine: str
+    overhead_seconds: float
+    efficiency: float
+    bandwidth_bytes_per_second: int
+    rows: int
+    residual: float
+    worst: float
+    spread: float
+    bytes_low: int
+    bytes_high: int
+    models: tuple[str, ...]
+    dense: bool
+    experts: bool
+    sources: tuple[str, ...]
+    origin: str = "published"
+
+    def seconds(self, layers: int, moved: float) -> float:
+        """A decode step of so many layers and bytes."""
+        return layers * self.overhead_seconds + moved / (self.efficiency * self.bandwidth_bytes_per_second)
+
+
+def local_path() -> Path:
+    """Where the calibrations of this machine are kept; ``LLMCALC_CALIBRATIONS`` names another file."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser() / "llmcalc" / "calibrations.json"
+
+
+def read(text: str, where: str, origin: str = "published") -> tuple[Calibration, ...]:
+    """The calibrations of a document.
+
+    Raises: MalformedConfigError.
+    """
+    try:
+        document = json.loads(text)
+        return tuple(_row(row, origin) for row in document["calibrations"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise MalformedConfigError(f"{where}: not a list of calibrations ({error})", "remove it or write it anew") from None
+
+
+def _row(row: dict[str, Any], origin: str) -> Calibration:
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    found = Calibration(**{**fields, "origin": origin})
+    if not (found.overhead_seconds >= 0 and 0 < found.efficiency <= 1 and found.bandwidth_bytes_per_second > 0):
+        raise ValueError(f"{found.device}: {found.overhead_seconds} s a layer, efficiency {found.efficiency}")
+    return found
+
+
+def known() -> tuple[Calibration, ...]:
+    """Those of this machine first, then those of the package."""
+    path = local_path()
+    local = read(path.read_text("utf-8"), str(path), "measured here") if path.is_file() else ()
+    return (*local, *_shipped())
+
+
+@cache
+def _shipped() -> tuple[Calibration, ...]:
+    return read((files("llmcalc.data") / "calibrations.json").read_text("utf-8"), "data/calibrations.json")
+
+
+def find(device: str, engine: str, *, experts: bool, among: Iterable[Calibration] | None = None) -> Calibration | None:
+    """The calibration of a device: of the engine if one is named, else of whichever has most rows.
+
+    Only one that saw a model of the same kind, with experts or without, speaks for a model; None where there is none.
+    """
+    fitting = [
+        row
+        for row in (known() if among is None else among)
+        if row.device == device and engine in ("none", row.engine, row.engine.split()[0])
+        and (row.experts if experts else row.dense)
+    ]  # fmt: skip
+    return max(fitting, key=lambda row: (row.origin != "published", row.rows), default=None)
