@@ -70,7 +70,8 @@ def rows() -> Iterator[Row]:
             bandwidth = middle.device.bandwidth()
             yield Row(
                 row["source"], row["engine"], row["device"], row["setup"], row["model"], row["weights"], seconds,
-                int(row["batch"]) == 1 or before <= after, first.decode.seconds_at_least, middle.decode.seconds_roofline,
+                int(row["batch"]) == 1 or before <= after, first.decode.seconds_at_least,
+                middle.decode.seconds_roofline,
                 Point(len(middle.architecture.decoder.calls), size / bandwidth, seconds), size, bandwidth,
                 any(item.site.weight.split == "expert" for item in middle.reader.stored), bool(row["bandwidth"]),
             )  # fmt: skip
@@ -110,7 +111,7 @@ def held_out(found: list[Row]) -> list[float]:
 
 
 def calibration(key: tuple[str, ...], group: list[Row]) -> dict[str, object] | None:
-    found = fit([row.point for row in group])
+    found = fit([row.point for row in group]) if len(group) > 2 else None  # two rows fit any line
     if found is None:
         return None
     errors = [abs(error(found, row)) for row in group]
@@ -118,7 +119,7 @@ def calibration(key: tuple[str, ...], group: list[Row]) -> dict[str, object] | N
         "device": key[0], "engine": key[1], "overhead_seconds": float(f"{found[0]:.6g}"),
         "efficiency": float(f"{found[1]:.6g}"), "bandwidth_bytes_per_second": group[0].bandwidth, "rows": len(group),
         "residual": round(mean(errors), 4), "worst": round(max(errors), 4),
-        "spread": round(max(max(errors), HELD_OUT), 4), "bytes_low": min(row.size for row in group),
+        "spread": round(max(*errors, HELD_OUT), 4), "bytes_low": min(row.size for row in group),
         "bytes_high": max(row.size for row in group), "models": sorted({row.model for row in group}),
         "dense": any(not row.experts for row in group), "experts": any(row.experts for row in group),
         "sources": sorted({row.source for row in group}),
@@ -131,16 +132,16 @@ def main() -> None:
     print(f"{len(found)} rows, {len(single)} of single steps")
     faster = [row for row in found if row.seconds < row.at_least]
     print(f"faster than the bound: {len(faster)}", *faster, sep="\n  ")
-    print("measured over the bound: from {:.2f} to {:.2f}".format(
-        min(r.seconds / r.at_least for r in found), max(r.seconds / r.at_least for r in found)))  # fmt: skip
+    ratios = [row.seconds / row.at_least for row in found]
+    print(f"measured over the bound: from {min(ratios):.2f} to {max(ratios):.2f}")
     print("| engine | device | rows | us a layer | efficiency | mean error | largest |\n| - | - | - | - | - | - | - |")
     made = []
     for key, group in sorted(grouped([row for row in single if not row.given], "device", "engine").items()):
         row = calibration(key, group)
         if row is not None:
             made.append(row)
-            print(f"| {key[1]} | {key[0]} | {len(group)} | {1e6 * row['overhead_seconds']:.1f} | {row['efficiency']:.3f} "
-                  f"| {100 * row['residual']:.1f}% | {100 * row['worst']:.1f}% |")  # fmt: skip
+            print(f"| {key[1]} | {key[0]} | {len(group)} | {1e6 * row['overhead_seconds']:.1f} "
+                  f"| {row['efficiency']:.3f} | {row['residual']:.1%} | {row['worst']:.1%} |")  # fmt: skip
     errors, alone = left_out(single)
     print(f"one (model, device) group left out: {len(errors)} rows, median {100 * median(errors):.1f}%, "
           f"largest {100 * max(errors):.1f}%; {alone} rows have no other model on their device and engine")  # fmt: skip

@@ -48,8 +48,9 @@ class Figure(NamedTuple):
         if self.factors:
             left = " x ".join(factor.concrete() for factor in self.factors)
         else:
-            left = " + ".join(f"{part.value:,}" for part in self.parts) or f"{self.value:,}"
-        return f"{left} = {self.value:,} {self.unit}"
+            left = " + ".join(f"{part.value:,}" for part in self.parts)
+        result = f"{self.value:,} {self.unit}"
+        return f"{left} = {result}" if len(self.parts) > 1 or self.factors else result
 
 
 def product(name: str, unit: str, factors: tuple[Factor, ...], source: str = "", notes: tuple[str, ...] = ()) -> Figure:

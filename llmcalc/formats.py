@@ -6,6 +6,7 @@ values, one e4m3 scale); vLLM ``kv_cache_interface.py`` for the ``*_per_token_he
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 from typing import Final, NamedTuple
 
@@ -97,10 +98,23 @@ class CacheFormat(NamedTuple):
         return self.key.name if self.key == self.value else f"{self.key.name}:{self.value.name}"
 
 
-def find_cache(text: str) -> CacheFormat:
-    """A format, or two joined by a colon for keys and values.
+@cache
+def find_cache(text: str, own: str = "") -> CacheFormat:
+    """A format, or two joined by a colon for keys and values; ``auto``, whole or on a side, is the model's ``own``.
 
     Raises: UnsupportedFormatError.
     """
-    key, _, value = text.partition(":")
-    return CacheFormat(find(key), find(value or key))
+    key, colon, value = text.partition(":")
+    return CacheFormat(_side(key, own).key, _side(value if colon else key, own).value)
+
+
+def _side(text: str, own: str) -> CacheFormat:
+    if own and is_auto(text):
+        return find_cache(own)
+    found = find(text)
+    return CacheFormat(found, found)
+
+
+def is_auto(text: str) -> bool:
+    """Whether the model's own format is asked for, at least on one side."""
+    return "auto" in text.lower().replace(" ", "").split(":")

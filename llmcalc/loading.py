@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from llmcalc.arch.families import read_config
 from llmcalc.arch.model import Architecture
-from llmcalc.errors import NotFoundError
+from llmcalc.errors import InvalidInputError, NotFoundError
 from llmcalc.sources import resolve
 from llmcalc.sources.raw import Provenance, RawConfig, Tensor
 
@@ -35,7 +36,7 @@ class Model:
 
 
 def load(
-    ref: str,
+    ref: str | os.PathLike[str],
     *,
     source: str | None = None,
     as_family: str | None = None,
@@ -44,20 +45,40 @@ def load(
 ) -> Model:
     """Find a config and read it.
 
-    Args: ref: a catalogue name, a path, ``-`` for standard input, or ``org/name[@revision]`` on the Hub.
+    Args: ref: a catalogue name, a path (a ``Path`` is never taken for a name), ``-`` for standard input, or
+    ``org/name[@revision]`` on the Hub.
     source: ``catalog``, ``local``, ``hub`` or ``gguf`` where the spelling shall not decide. as_family: read an unknown
     model_type as this one. overrides: config fields to replace before reading. headers: those of the checkpoint are
     wanted, and fetched by range requests where it is on the Hub.
     Raises: SourceError, UnsupportedArchitectureError, InvalidInputError.
     """
-    raw = resolve(ref, source=source)
+    name = _named(ref)
+    kind = source if isinstance(ref, str) or source is not None else "local"
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise InvalidInputError(f"overrides is a {type(overrides).__name__}, expected fields and their values")
+    raw = resolve(name, source=kind)
     if headers and raw.tensors is None:
         raw = _with_headers(raw)
     architecture = read_config(raw.data, where=raw.where, as_family=as_family, overrides=overrides)
     warnings = (*raw.warnings, *architecture.warnings)
     if raw.provenance.source == "gguf" and not headers and not overrides:
         warnings = (*warnings, *_doubts(architecture, raw))
-    return Model(replace(architecture, warnings=warnings), raw.provenance, raw.tensors)
+    asked = {"set": dict(overrides or {}), "as": as_family, "source": source}
+    found = replace(raw.provenance, asked=asked)
+    return Model(replace(architecture, warnings=warnings), found, raw.tensors)
+
+
+def _named(ref: object) -> str:
+    """What names the model, as text.
+
+    Raises: InvalidInputError for what is neither text nor a path.
+    """
+    if isinstance(ref, Model):
+        raise InvalidInputError("a model was given where its name or path is expected", "it is loaded already")
+    name = os.fspath(ref) if isinstance(ref, (str, os.PathLike)) else None
+    if not isinstance(name, str):
+        raise InvalidInputError(f"expected a model's name or path, found a {type(ref).__name__}")
+    return name
 
 
 def _with_headers(raw: RawConfig) -> RawConfig:

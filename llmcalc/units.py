@@ -39,16 +39,35 @@ def parse_size(text: str) -> int:
 
 def parse_tokens(text: str, name: str = "tokens", low: int = 1) -> int:
     """A token count: ``4096``, ``128k`` (128,000), ``128Ki`` (131,072)."""
-    match = re.fullmatch(r"\s*(\d+)\s*([kKM]i?)?\s*", text)
+    match = re.fullmatch(r"\s*(\d{1,4000})\s*([kKM]i?)?\s*", text)
     if match is None:
-        raise InvalidInputError(f"--{name} is {text!r}, expected a whole number of tokens", "4096, 128k or 128Ki")
+        raise InvalidInputError(f"--{name} is {text!r}, expected {_wanted(text, low)}", "4096, 128k or 128Ki")
     prefix = match.group(2) or ""
     factor = BINARY[prefix[0].upper() + "i"] if prefix.endswith("i") else DECIMAL[prefix]
-    value = int(match.group(1)) * factor
+    return _within(int(match.group(1)) * factor, text, name, low, LARGEST)
+
+
+def parse_whole(text: str, name: str, low: int, high: int) -> int:
+    """A whole number between two others, both included."""
+    if not re.fullmatch(r"\s*[+-]?\d{1,4000}\s*", text):
+        raise InvalidInputError(f"--{name} is {text!r}, expected a whole number")
+    return _within(int(text), text, name, low, high)
+
+
+def _wanted(text: str, low: int) -> str:
+    """What is expected in place of a text that is no token count."""
+    if re.fullmatch(r"\s*\d{1,3}(,\d{3})+\s*", text):
+        return f"a number without separators: {text.strip().replace(',', '')}"
+    if re.fullmatch(r"\s*-\d+\s*", text):
+        return f"at least {low}"
+    return "a whole number of tokens, like 4096, 128k or 128Ki"
+
+
+def _within(value: int, text: str, name: str, low: int, high: int) -> int:
     if value < low:
         raise InvalidInputError(f"--{name} is {text!r}, expected at least {low}")
-    if value > LARGEST:
-        raise InvalidInputError(f"--{name} is {text!r}, expected at most 2^53")
+    if value > high:
+        raise InvalidInputError(f"--{name} is {text!r}, expected at most {'2^53' if high == LARGEST else f'{high:,}'}")
     return value
 
 
@@ -61,6 +80,12 @@ def show_bytes(value: float) -> str:
     return f"{value:,.0f} B"
 
 
+def show_memory(value: int) -> str:
+    """The exact number of bytes, and the same in a binary unit from a KiB on: ``2,048 bytes = 2.00 KiB``."""
+    exact = counted(value, "byte")
+    return f"{exact} = {show_bytes(value)}" if value >= BINARY["Ki"] else exact
+
+
 def show_count(value: float) -> str:
     """A count in SI letters: ``70.55 B`` for 70.55e9."""
     for letter, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("k", 10**3)):
@@ -71,6 +96,11 @@ def show_count(value: float) -> str:
 
 def _short(value: float) -> str:
     return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things in words: ``1 sequence``, ``300,000 sequences``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def words(name: str) -> str:
@@ -112,3 +142,11 @@ def show_flops(value: float) -> str:
 def show_bandwidth(value: float) -> str:
     """Bytes per second, decimal: ``3,350 GB/s``."""
     return f"{value / DECIMAL['G']:,.4g} GB/s" if value < 10**12 else f"{value / DECIMAL['G']:,.0f} GB/s"
+
+
+def show_seconds(value: float) -> str:
+    """A time in the unit that leaves a number of at least one: ``3.23 ms``, ``2.38 s``, ``1.50 h``."""
+    for unit, size in (("h", 3600.0), ("s", 1.0), ("ms", 1e-3)):
+        if value >= size and not (unit == "h" and value < 2 * size):
+            return f"{value / size:,.4g} {unit}"
+    return f"{value * 1e6:,.4g} us"

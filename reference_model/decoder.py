@@ -81,25 +81,25 @@ class Stream(nn.Module):
 
     def embed(self, tokens_BT: Tensor, flow: Flow, table: nn.Embedding | None) -> Tensor:
         """Rows of the token table, scaled, projected, with positions, normed: [B, T] -> [B, T, D]."""
-        ends, scale = {name: made for name, _, made in self.stem.each()}, 1.0
+        ends, scale = {name.rpartition(".")[2]: made for name, _, made in self.stem.each()}, 1.0
         for name, spec, made in self.stem.each():
             if isinstance(spec, embedding.Embedding):
                 if "relative_attention_bias" in name:
                     flow.tables[int(name.split(".")[2])] = cast(nn.Embedding, made).weight
-                elif spec.tokens and name != TABLE:
+                elif spec.tokens and not name.endswith(TABLE):
                     table, scale = cast(nn.Embedding, made), spec.scale
         if table is None:
             raise UnsupportedLayerError("a stack without a token table")
         x = table(tokens_BT) * scale
-        x = ends["model.project_in"](x) if "model.project_in" in ends else x
+        x = ends["project_in"](x) if "project_in" in ends else x
         for name, spec, made in self.stem.each():
             if isinstance(spec, embedding.Embedding) and "position" in name:
                 x = x + made(flow.positions_BT + spec.offset)
-            elif isinstance(spec, base.Norm) and name != NORM:
+            elif isinstance(spec, base.Norm) and not name.endswith(NORM):
                 x = made(x)
         if TABLE in ends:
             flow.per_layer_BTLw = per_layer_inputs(ends, tokens_BT, x)
-        copies = [made for name, made in ends.items() if ".altup_projections." in name]
+        copies = [made for name, _, made in self.stem.each() if ".altup_projections." in name]
         return widened(x, copies) if copies else x
 
     def run(self, x_BTD: Tensor, flow: Flow, slots: list[list[Slot | None]] | None) -> Tensor:

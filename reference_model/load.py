@@ -7,7 +7,6 @@ A file may fuse matrices (q, k and v in one; gate and up in one; all experts in 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path
@@ -83,9 +82,6 @@ def parameters(model: Decoder) -> dict[str, Tensor]:
 
 
 # -- from the file's names to ours -------------------------------------------------------------------------------
-
-PREFIXES = (r"^(model\.language_model|language_model\.model|model\.text_model)\.", r"^language_model\.(?=lm_head)")
-
 
 def _heads(model: Decoder, name: str) -> int:
     """Key heads of the mixer that a parameter belongs to, by which a fused matrix may be cut."""
@@ -173,8 +169,6 @@ def load_tensors(model: Decoder, tensors: dict[str, Tensor]) -> None:
 
     Raises: MalformedConfigError: where a parameter has no tensor, or one of another size.
     """
-    for pattern in PREFIXES:
-        tensors = {re.sub(pattern, "model." if "lm_head" not in pattern else "", key): t for key, t in tensors.items()}
     places, filled = parameters(model), set()
     for name, tensor in translated(model, tensors):
         if places[name].numel() != tensor.numel():

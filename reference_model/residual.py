@@ -21,9 +21,8 @@ from reference_model.cache import Flow
 from reference_model.ffn import activation
 from reference_model.norms import Norm
 
-TABLE, PROJECTION, NORM = (
-    f"model.{name}" for name in ("embed_tokens_per_layer", "per_layer_model_projection", "per_layer_projection_norm")
-)
+# The last words of the names under which a stem has what makes the layers' own inputs.
+TABLE, PROJECTION, NORM = "embed_tokens_per_layer", "per_layer_model_projection", "per_layer_projection_norm"
 PER_LAYER = ("per_layer_input_gate", "per_layer_projection", "post_per_layer_input_norm")
 
 

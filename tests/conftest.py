@@ -18,9 +18,10 @@ CATALOGUE = ROOT / "llmcalc" / "data" / "models"
 
 
 def config(slug: str) -> dict[str, Any]:
-    """A config of the corpus: the catalogue's where it holds it, else the class's default instance kept for tests."""
-    path = CATALOGUE / f"{slug}.json"
-    return json.loads((path if path.exists() else DATA / "configs" / f"{slug}.json").read_text("utf-8"))
+    """A config of the corpus as it was measured: the one kept for tests (a class's default instance, or what the
+    catalogue has since corrected), else the catalogue's."""
+    path = DATA / "configs" / f"{slug}.json"
+    return json.loads((path if path.exists() else CATALOGUE / f"{slug}.json").read_text("utf-8"))
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ class Rwkv4(Spec):
     def state(self) -> Iterator[State]:
         for name in ("numerator", "denominator", "maximum"):
             yield State(name, (self.attention_size,), ONCE, "recurrent", self.state_dtype)
-        yield State("last_input", (self.hidden_size,), ONCE, "recurrent", "model")
+        yield State("last_input", (self.hidden_size,), ONCE, "recurrent", "model", replicated=True)
 
     def describe(self) -> str:
         return f"RWKV-4 time mixing keeps four vectors of {self.attention_size:,}"
@@ -97,7 +97,7 @@ class Rwkv4ChannelMix(Spec):
         yield from linear("value", d, f, split="row")
 
     def state(self) -> Iterator[State]:
-        yield State("last_input_ffn", (self.hidden_size,), ONCE, "recurrent", "model")
+        yield State("last_input_ffn", (self.hidden_size,), ONCE, "recurrent", "model", replicated=True)
 
     def describe(self) -> str:
         return f"channel mixing of width {self.intermediate_size:,}"
@@ -143,7 +143,7 @@ class Rwkv7(Spec):
     def state(self) -> Iterator[State]:
         heads = self.hidden_size // self.head_dim
         yield State("recurrent_state", (heads, self.head_dim, self.head_dim), ONCE, "recurrent", self.state_dtype)
-        yield State("last_input", (self.hidden_size,), ONCE, "recurrent", "model")
+        yield State("last_input", (self.hidden_size,), ONCE, "recurrent", "model", replicated=True)
 
     def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
         # 9 a number of state: decay 1, its removal along a 4, rank-1 update 2, read 2. No form in blocks is counted.
@@ -171,7 +171,7 @@ class Rwkv7ChannelMix(Spec):
         yield from linear("value", self.hidden_size, self.intermediate_size, split="row")
 
     def state(self) -> Iterator[State]:
-        yield State("last_input_ffn", (self.hidden_size,), ONCE, "recurrent", "model")
+        yield State("last_input_ffn", (self.hidden_size,), ONCE, "recurrent", "model", replicated=True)
 
     def describe(self) -> str:
         return f"channel mixing of width {self.intermediate_size:,}"

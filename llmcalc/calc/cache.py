@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from llmcalc import engines
-from llmcalc.arch.base import FULL, State
-from llmcalc.arch.model import Architecture, Layer
+from llmcalc.arch.base import State
+from llmcalc.arch.model import Architecture
+from llmcalc.calc.cache_beside import Sum, every_layer_full, expanded, fullest_rank
 from llmcalc.calc.cache_terms import cache_figure
-from llmcalc.calc.sharding import rank_row, stages
-from llmcalc.calc.sizing import RECURRENT, Sequences, Sizer, rows_of, sequences
+from llmcalc.calc.inputs import Described, architecture_of, whole
+from llmcalc.calc.sizing import Sequences, Sizer, rows_of, sequences
 from llmcalc.engines.base import Allocation, Lengths, Plan
 from llmcalc.errors import InvalidInputError
 from llmcalc.figure import Figure
-from llmcalc.formats import find_cache
-
-WINDOWED = ("sliding", "chunked")
+from llmcalc.formats import find_cache, is_auto
 
 
 class KindBytes(NamedTuple):
@@ -32,7 +31,9 @@ class KindBytes(NamedTuple):
 class CacheEstimate(NamedTuple):
     """The cache of a number of sequences; every field in bytes unless it says otherwise.
 
-    ``total_bytes == kv_bytes + recurrent_bytes``; ``figure`` is the same total with its derivation.
+    ``total_bytes == kv_bytes + recurrent_bytes``; ``figure`` is the same total with its derivation, ``beside`` those of
+    what it would be otherwise and of one device. bytes_per_token: growth of one sequence in the layers that grow
+    without limit; next_token_bytes: what its next token adds, exactly, with what cross-attention reads as it is.
     """
 
     total_bytes: int
@@ -51,10 +52,18 @@ class CacheEstimate(NamedTuple):
     allocated_bytes: int | None
     figure: Figure
     allocation: Allocation | None = None
+    next_token_bytes: int | None = None
+    beside: tuple[Sum, ...] = ()
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """Every figure with its derivation: the exact arrays, what an engine takes of them, what is beside."""
+        taken = (self.allocation.figure,) if self.allocation else ()
+        return (self.figure, *taken, *(item.figure for item in self.beside))
 
 
 def kv_cache(
-    architecture: Architecture,
+    architecture: Architecture | Described,
     tokens: int = 4096,
     batch: int = 1,
     *,
@@ -72,15 +81,18 @@ def kv_cache(
     """Bytes of cache and state after ``tokens`` positions in each of ``batch`` sequences, or after ``lengths``.
 
     Exact arrays; paging and allocator slack are not counted (``engine`` tells what that library allocates instead).
-    Args: tokens: prompt and generated together, per sequence. encoder_tokens: what cross-attention reads, by default
-    as many as tokens. cache: a format of :mod:`llmcalc.formats`, ``K:V`` for two, ``auto`` for the config's own.
+    Args: architecture: or a loaded model. tokens: prompt and generated together, per sequence. encoder_tokens: what
+    cross-attention reads, by default as many as tokens. cache: a format of :mod:`llmcalc.formats`, ``K:V`` for two,
+    ``auto`` (also on one side) for the config's own.
     block_size, batched_tokens: of the engine, by default its own; prefix_caching: vLLM's (it keeps a second state).
     Raises: InvalidInputError, UnsupportedFormatError. Source: arXiv:1911.02150, 2405.04434.
     Checked: tests/truth/test_corpus.py, tests/golden, tests/engines
     """
+    model = architecture_of(architecture)
     sizes = sequences(tokens, batch, lengths, encoder_tokens, image_tokens)
-    chosen = find_cache((architecture.cache_format or architecture.dtype) if cache == "auto" else cache)
-    plan = Plan(architecture, sizes.groups, chosen, cache != "auto", tp, pp, block_size, batched_tokens, prefix_caching)
+    chosen = find_cache(cache, model.cache_format or model.dtype)
+    ranks = whole("tp", tp, 1), whole("pp", pp, 1)
+    plan = Plan(model, sizes.groups, chosen, not is_auto(cache), *ranks, block_size, batched_tokens, prefix_caching)
     return _estimate(plan, sizes, tokens if lengths is None else list(lengths), _taken(engine, plan))
 
 
@@ -90,6 +102,8 @@ def _estimate(plan: Plan, sizes: Sequences, tokens: int | list[int], taken: Allo
     sizer = Sizer(architecture, plan.cache)
     figure, recurrent = cache_figure(architecture, sizer, sizes)
     each = {size.tokens: _sequence_bytes(architecture, sizer, size) for size, _ in sizes.groups}
+    full, heads = every_layer_full(architecture, sizer, sizes), expanded(architecture, sizer, sizes)
+    rank = fullest_rank(architecture, sizer, sizes, plan.tp, plan.pp) if split else None
     return CacheEstimate(
         total_bytes=figure.value,
         kv_bytes=figure.value - recurrent,
@@ -101,18 +115,31 @@ def _estimate(plan: Plan, sizes: Sequences, tokens: int | list[int], taken: Allo
         batch=sizes.number,
         total_tokens=sizes.tokens,
         layers=_by_kind(architecture, sizer, sizes),
-        every_layer_full_bytes=_every_layer_full(architecture, sizer, sizes),
-        mla_expanded_bytes=_expanded(architecture, sizer, sizes),
-        per_device_bytes=_largest_rank(architecture, sizer, sizes, plan.tp, plan.pp) if split else None,
+        every_layer_full_bytes=full.value if full else None,
+        mla_expanded_bytes=heads.value if heads else None,
+        per_device_bytes=rank.value if rank else None,
         allocated_bytes=taken.allocated_bytes if taken else None,
         figure=figure,
         allocation=taken,
+        next_token_bytes=_next(architecture, sizer, sizes.groups[0][0]) if isinstance(tokens, int) else None,
+        beside=tuple(item for item in (full, heads, rank) if item is not None),
     )
+
+
+def _next(architecture: Architecture, sizer: Sizer, size: Lengths) -> int:
+    """What one more token adds to a sequence; windows drop a position for it, compressed entries come in lumps."""
+    longer = size._replace(tokens=size.tokens + 1)
+    added = 0
+    for held in architecture.states:
+        rows = rows_of(held.state, longer) - rows_of(held.state, size)
+        if rows:
+            added += held.calls * rows * sizer.entry(held.state)
+    return added
 
 
 def _taken(engine: str, plan: Plan) -> Allocation | None:
     """What the engine allocates; None for the exact arrays, which have no blocks."""
-    if engine != "none":
+    if engine.strip().lower() != "none":
         return engines.find(engine).allocate(plan)
     if plan.block_size is not None or plan.batched_tokens is not None:
         raise InvalidInputError("the exact arrays have no blocks and no batch", "name an engine with --engine")
@@ -165,60 +192,3 @@ def _by_kind(architecture: Architecture, sizer: Sizer, sizes: Sequences) -> tupl
         KindBytes(kind, count, size.get(kind, 0), _rated(grown.get(kind, {})), tuple(names.get(kind, ())))
         for kind, count in calls.items()
     )
-
-
-def _full_price(layer: Layer, sizer: Sizer, sizes: Sequences) -> int | None:
-    """What the layer's own keys and values take at full length; None for a layer that keeps none of its own kind."""
-    states = [state for spec in layer.mixers for state in spec.state() if state.kind not in RECURRENT]
-    if not states or any(state.scope.kind in ("compressed", "open", "overlap") for state in states):
-        return None
-    lifted = [s._replace(borrowed=False, scope=FULL if s.scope.kind in WINDOWED else s.scope) for s in states]
-    return sum(sizer.entry(state) * sizes.rows(state) for state in lifted)
-
-
-def _every_layer_full(architecture: Architecture, sizer: Sizer, sizes: Sequences) -> int | None:
-    """What it would be if every layer were full attention; None for a model without an attention layer.
-
-    Windows are lifted; a layer that mixes by recurrence or compression is priced as the model's own full-attention
-    layer. Layers without a mixer stay without.
-    """
-    groups = [
-        (layer, len(depths), _full_price(layer, sizer, sizes)) for layer, depths in architecture.decoder.call_groups
-    ]
-    full = [price for layer, _, price in groups if price is not None and "full_attention" in layer.kind]
-    priced = full or [price for _, _, price in groups if price is not None]
-    if not priced:
-        return None
-    return sum(
-        count * (price if price is not None else priced[0] if layer.mixers else 0) for layer, count, price in groups
-    )
-
-
-def _expanded(architecture: Architecture, sizer: Sizer, sizes: Sequences) -> int | None:
-    """Keys and values per head in place of the latents; None where nothing is latent."""
-    found, size = False, 0
-    for held in architecture.states:
-        state, expanded = held.state, held.spec.expanded()
-        if expanded is not None and state.kind == "latent":
-            found = True
-            if state.name == "latents":
-                keys, values = (fmt.array_bytes(row) for fmt, row in zip(sizer.cache, expanded, strict=True))
-                size += held.calls * sizes.rows(state) * (keys + values)
-        elif state.kind not in RECURRENT:
-            size += held.calls * sizes.rows(state) * sizer.entry(state)
-    return size if found else None
-
-
-def _largest_rank(architecture: Architecture, sizer: Sizer, sizes: Sequences, tp: int, pp: int) -> int:
-    """Bytes on the rank that holds most."""
-    arrays = [
-        (held.depths, sizes.rows(held.state) * sizer.entry(held.state, rank_row(held.state, tp)))
-        for held in architecture.states
-    ]
-    ranks = stages(architecture.decoder.depth, pp)
-    stage_of = [number for number, stage in enumerate(ranks) for _ in stage]
-    held = [0] * pp
-    for depths, size in arrays:
-        for depth in depths:
-            held[stage_of[depth]] += size
-    return max(held)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from math import isfinite
 from typing import NamedTuple
 
+from llmcalc.arch.base import Scope, Spec
 from llmcalc.arch.model import Architecture, Layer, Stack
+from llmcalc.arch.positions import Rope
+from llmcalc.calc.inputs import Described, architecture_of
+from llmcalc.units import words
 
 
 class KindRow(NamedTuple):
-    """Layers of one kind: how many, where, and what they are in words."""
+    """Layers of one kind: how many, where, what they are in words, and a block of them."""
 
     kind: str
     layers: int
@@ -17,23 +24,63 @@ class KindRow(NamedTuple):
     depths: tuple[int, ...]
     mixer_text: str
     ffn_text: str
+    layer: Layer
 
 
 def kinds(stack: Stack) -> list[KindRow]:
     """One row for each kind of layer, in order of first use."""
-    rows: dict[tuple[str, str, str, str], list[int]] = {}
+    rotates = any(_rotates(spec) for layer, _ in stack.call_groups for spec in layer.mixers)
+    rows: dict[tuple[str, str, str, str], tuple[Layer, list[int]]] = {}
     for layer, depths in stack.call_groups:
-        rows.setdefault(_words(layer), []).extend(depths)
+        rows.setdefault(_words(layer, tell_bare=rotates), (layer, []))[1].extend(depths)
     return [
-        KindRow(kind, len(depths), ffn, tuple(sorted(depths)), mixer, feed)
-        for (kind, ffn, mixer, feed), depths in rows.items()
+        KindRow(kind, len(depths), ffn, tuple(sorted(depths)), mixer, feed, layer)
+        for (kind, ffn, mixer, feed), (layer, depths) in rows.items()
     ]
 
 
-def _words(layer: Layer) -> tuple[str, str, str, str]:
-    mixer = "; ".join(spec.describe() for spec in layer.mixers)
+WINDOWS = {"sliding": "window", "chunked": "chunk", "compressed": "rate", "fixed": "source_positions"}
+
+
+def numbers(spec: Spec) -> dict[str, object]:
+    """A spec's own fields as JSON: numbers, switches and names under the config's spelling; no tensors."""
+    out: dict[str, object] = {"kind": spec.kind}
+    for field in dataclass_fields(spec) if is_dataclass(spec) else ():
+        value = getattr(spec, field.name)
+        if isinstance(value, Scope):
+            out["scope"] = value.kind
+            if value.kind in WINDOWS:
+                out[WINDOWS[value.kind]] = value.size
+        elif isinstance(value, Spec):
+            out[field.name] = numbers(value) | {"kind": type(value).__name__.lower()}
+        elif value is None or isinstance(value, (bool, int, str)):
+            out[field.name] = value
+        elif isinstance(value, float):
+            out[field.name] = _finite(value)
+        elif isinstance(value, tuple) and value and all(isinstance(item, (int, float)) for item in value):
+            out[field.name] = [_finite(item) for item in value]
+    return out
+
+
+def _finite(value: float) -> float | None:
+    """The number; None for an infinite limit, which JSON cannot write."""
+    return value if isfinite(value) else None
+
+
+def _words(layer: Layer, *, tell_bare: bool) -> tuple[str, str, str, str]:
+    mixer = "; ".join(_aloud(spec, tell_bare=tell_bare) for spec in layer.mixers)
     feed = "; beside it ".join(spec.describe() for spec in layer.ffns)
     return layer.kind, layer.ffn_kind, mixer, feed
+
+
+def _aloud(spec: Spec, *, tell_bare: bool) -> str:
+    """A mixer in words; that it has no positions is told where others of its stack rotate theirs."""
+    bare = tell_bare and spec.part == "attention" and getattr(spec, "positions", spec) is None
+    return f"{spec.describe()}, without positions (NoPE)" if bare and not getattr(spec, "cross", False) else spec.describe()
+
+
+def _rotates(spec: Spec) -> bool:
+    return isinstance(getattr(spec, "positions", None), Rope)
 
 
 def pattern(names: Sequence[str]) -> str:
@@ -76,35 +123,56 @@ def layer_pattern(stack: Stack) -> str:
     return pattern(names)
 
 
-def sentence(architecture: Architecture) -> str:
-    """The architecture read aloud."""
+def sentence(architecture: Architecture | Described) -> str:
+    """The architecture read aloud: blocks, what mixes positions in them, their feed-forwards, and what is around."""
+    architecture = architecture_of(architecture)
     stack = architecture.decoder if architecture.decoder.layers else architecture.encoder or architecture.decoder
-    words = [_count(stack), f"a width of {architecture.hidden_size:,}"]
+    told = [_count(stack), f"a width of {architecture.hidden_size:,}"]
     if architecture.encoder and stack is architecture.decoder:
-        words.insert(0, f"an encoder of {architecture.encoder.depth} blocks")
-    told: set[str] = set()
+        told.insert(0, f"an encoder of {_blocks(architecture.encoder.depth)}")
     rows = kinds(stack)
-    for row in rows:
-        for text in (row.mixer_text, row.ffn_text):
-            if text and text not in told:
-                told.add(text)
-                alike = [r for r in rows if text in (r.mixer_text, r.ffn_text)]
-                where = f"in {sum(r.layers for r in alike)} blocks " if len(alike) < len(rows) else ""
-                words.append(where + text)
-    words.append(architecture.positions)
-    words.append(f"a vocabulary of {architecture.vocab_size:,}")
-    words.append("the head is the embedding (tied)" if architecture.tie_word_embeddings else "a head of its own")
+    told += _each([(row.mixer_text, row.layers) for row in rows])
+    told += _each([(row.ffn_text, row.layers) for row in rows])
+    told.append(architecture.positions)
+    told.append(f"a vocabulary of {architecture.vocab_size:,}")
+    told.append("the head is the embedding (tied)" if architecture.tie_word_embeddings else "a head of its own")
     if architecture.max_position_embeddings:
-        words.append(f"a context of {architecture.max_position_embeddings:,} tokens")
+        told.append(f"a context of {architecture.max_position_embeddings:,} tokens")
     named = {"vision": "a vision tower", "audio": "an audio tower", "projector": "a projector"}
-    words += [named[name] for name in dict.fromkeys(str(tower.name) for tower in architecture.towers)]
+    told += [named[name] for name in dict.fromkeys(str(tower.name) for tower in architecture.towers)]
     if architecture.mtp:
-        words.append("multi-token-prediction heads beside it")
-    return "; ".join(words) + "."
+        told.append("multi-token-prediction heads beside it")
+    if stored := quantized(architecture):
+        told.append(stored)
+    return "; ".join(told) + "."
+
+
+def _each(texts: list[tuple[str, int]]) -> list[str]:
+    """Each text once, with the number of blocks where it is not that of all."""
+    blocks: dict[str, int] = {}
+    for text, layers in texts:
+        blocks[text] = blocks.get(text, 0) + layers
+    whole = len(blocks) == 1
+    return [text if whole else f"in {_blocks(number)} {text}" for text, number in blocks.items() if text]
+
+
+def quantized(architecture: Architecture) -> str:
+    """How the config says that weights are stored; empty where it says nothing."""
+    said = architecture.quantization
+    if said is None:
+        return ""
+    method = next((said[key] for key in ("quant_method", "quant_algo", "quant_type", "fmt") if said.get(key)), None)
+    bits = next((said[key] for key in ("bits", "w_bit", "weight_bits") if isinstance(said.get(key), int)), None)
+    text = f"weights stored quantized ({words(str(method))})" if method else "weights stored quantized"
+    return f"{text} in {bits} bits" if bits else text
+
+
+def _blocks(number: int) -> str:
+    return f"{number} block" if number == 1 else f"{number} blocks"
 
 
 def _count(stack: Stack) -> str:
     calls, stored = len(stack.calls), len(stack.layers)
     if calls != stored:
-        return f"{stored} blocks stored and {calls} run"
-    return f"{calls} blocks" if calls != 1 else "1 block"
+        return f"{_blocks(stored)} stored and {calls} run"
+    return _blocks(calls)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from llmcalc.calc.latency import Latency, Timing
 from llmcalc.hardware.calibrations import Calibration, find
 
-# The largest error on a format held out of the fit (Q4_0 from F16 and Q8_0, 15 Apple chips: benchmarks/decode_times.py).
+# The largest error on a format held out of the fit: Q4_0 from F16 and Q8_0, 15 Apple chips (benchmarks/).
 HELD_OUT = 0.12
 
 
@@ -36,15 +36,18 @@ def moved(found: Latency, timing: Timing) -> int:
 
 
 def expected(found: Latency) -> Expected | None:
-    """The expectation of the decode step; None where no calibration speaks for the device, the engine and the model.
+    """The expectation of the decode step; None where no calibration speaks for the device, the engine and the model."""
+    return step_expected(found, found.decode)
+
+
+def step_expected(found: Latency, timing: Timing) -> Expected | None:
+    """The expectation of a decode step of that model on that device.
 
     A step that computes longer than it moves bytes has none: calibrations are of steps bound by memory.
     """
-    device, timing = found.device, found.decode
-    if device.given or (timing.compute_seconds or 0.0) > timing.memory_seconds:
+    if found.device.given or (timing.compute_seconds or 0.0) > timing.memory_seconds:
         return None
-    experts = any(item.site.weight.split == "expert" for item in found.reader.stored)
-    calibration = find(device.id, found.engine, experts=experts)
+    calibration = find(found.device.id, found.engine, experts=found.reader.experts)
     if calibration is None:
         return None
     size = moved(found, timing)
@@ -58,13 +61,13 @@ def _stretched(calibration: Calibration, size: int, found: Latency) -> tuple[str
     if calibration.bytes_low / 2 <= each <= calibration.bytes_high * 2:
         return ()
     return (
-        f"the expectation stretches a calibration on steps of {calibration.bytes_low:,} to {calibration.bytes_high:,} B "
+        f"the expectation stretches a calibration on {calibration.bytes_low:,} to {calibration.bytes_high:,} B a step "
         f"to one of {each:,} B",
     )
 
 
 def fit(points: Sequence[Point]) -> tuple[float, float] | None:
-    """(overhead a layer, efficiency) with the smallest squares of relative errors; None where rows cannot tell them apart.
+    """(overhead a layer, efficiency) with the smallest squares of relative errors; None where rows cannot tell.
 
     Overheads are at least 0, efficiencies at most 1.
     """

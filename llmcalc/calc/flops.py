@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from llmcalc.arch.base import Step
 from llmcalc.arch.mixing import Convention, Counting, LatentForm, ScanForm
 from llmcalc.arch.model import Architecture
+from llmcalc.calc.inputs import Described, architecture_of, whole
 from llmcalc.calc.params import params
 from llmcalc.calc.passes import Group, Logits, Pass, Product, Share, products, stack_products
 from llmcalc.calc.sizing import Sequences, sequences
@@ -206,7 +207,7 @@ def tree(name: str, found: Sequence[Product], times: tuple[Factor, ...] = ()) ->
 
 
 def flops(
-    architecture: Architecture,
+    architecture: Architecture | Described,
     tokens: int = 4096,
     batch: int = 1,
     *,
@@ -233,6 +234,8 @@ def flops(
     in decode. train_tokens: of a whole run, in sequences of ``tokens``.
     Raises: InvalidInputError, UnsupportedLayerError. Source: arXiv:2205.05198, appendix A. Checked: tests/flops
     """
+    architecture = architecture_of(architecture)
+    new, past = whole("new", new, 0), None if past is None else whole("past", past, 0)
     if train_tokens is not None and phase != "train":
         raise InvalidInputError("--train-tokens is for --phase train")
     decode = phase == "decode"

@@ -18,7 +18,7 @@ from llmcalc.arch.model import Architecture
 from llmcalc.calc.links import Traffic, traffic
 from llmcalc.calc.passes import Pass, Share, products
 from llmcalc.calc.rates import fastest
-from llmcalc.calc.reads import Operator, Reader, Spread
+from llmcalc.calc.reads import Operator, Reader
 from llmcalc.calc.sizing import Sequences, sequences
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.engines.counted import library
@@ -83,7 +83,10 @@ class Latency:
 
     def at(self, sizes: Sequences) -> Timing:
         """One decode step on other sequences."""
-        shares = tuple(Share(Step(1, size.tokens, size.source), size.images, number) for size, number in sizes.groups)
+        return self.timed(_steps(sizes))
+
+    def timed(self, shares: tuple[Share, ...]) -> Timing:
+        """One pass on top of what sequences keep, of one token or of several that are checked together."""
         return self._timing(shares, decode=True)
 
     @cached_property
@@ -93,7 +96,10 @@ class Latency:
         chunk = self.chunk or number * self.prompt
         if chunk >= self.prompt:
             whole, rest = divmod(number, chunk // self.prompt)
-            plan = [(Step(self.prompt, 0, source), chunk // self.prompt, whole), (Step(self.prompt, 0, source), rest, 1)]
+            plan = [
+                (Step(self.prompt, 0, source), chunk // self.prompt, whole),
+                (Step(self.prompt, 0, source), rest, 1),
+            ]
         else:
             steps = [Step(min(chunk, self.prompt - past), past, source) for past in range(0, self.prompt, chunk)]
             plan = [(step, 1, number) for step in steps]
@@ -138,7 +144,7 @@ class Latency:
 
     @cached_property
     def compute_bound_batch(self) -> int | None:
-        """The smallest number of sequences whose decode step computes longer than it moves bytes; None if there is none.
+        """The smallest number of sequences whose step computes longer than it moves bytes; None if there is none.
 
         With the experts that tokens find at random, at the length of the first sequence.
         """
@@ -174,13 +180,17 @@ class Latency:
         peak, link = self.peak, device.link_bytes_per_second
         memory = sum(moved) / device.bandwidth()
         compute = flops / (ranks.tp * peak.per_second) if peak else None
-        sent = said.least / link if link else None
+        sent = said.least / link if link and ranks.tp * ranks.pp > 1 else None
         seconds, bound = longest(memory, compute, sent)
         parts = self._parts(operators)
         return Timing(
             seconds, bound, self._roofline(operators, said), memory, compute, sent, sum(parts[:4]), *parts,
             max(moved), flops, said,
         )  # fmt: skip
+
+    def decode_pass(self) -> Pass:
+        """The decode step as a pass."""
+        return self._pass(_steps(self.sizes), "recurrent", decode=True)
 
     def _pass(self, shares: tuple[Share, ...], scan: ScanForm, *, decode: bool) -> Pass:
         form: LatentForm = self.reader.latent if decode else "expanded"
@@ -216,6 +226,10 @@ class Latency:
                 moving = (likely + written) / bandwidth
                 seconds += max(moving, flops / rate) if rate else moving
         return seconds
+
+
+def _steps(sizes: Sequences) -> tuple[Share, ...]:
+    return tuple(Share(Step(1, size.tokens, size.source), size.images, number) for size, number in sizes.groups)
 
 
 def longest(memory: float, compute: float | None, sent: float | None) -> tuple[float, Bound]:
@@ -282,6 +296,3 @@ def latency(
     return Latency(
         architecture, device, reader, sizes, max(first, 1), output, batched_tokens, engine, image_tokens, encoder_tokens
     )
-
-
-__all__ = ["Latency", "Spread", "Timing", "latency", "longest", "per_request", "request_seconds"]

@@ -12,6 +12,7 @@ from llmcalc.arch.base import Step
 from llmcalc.arch.mixing import Convention, Counting
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.flops import FlopCount, flops
+from llmcalc.calc.inputs import Described, architecture_of
 from llmcalc.calc.passes import Pass, Share, products
 from llmcalc.calc.training import Recompute
 from llmcalc.errors import InvalidInputError
@@ -39,7 +40,7 @@ class Utilization(NamedTuple):
 
 
 def mfu(
-    architecture: Architecture | None,
+    architecture: Architecture | Described | None,
     tokens_per_second: float,
     peak_per_second: float,
     *,
@@ -56,6 +57,7 @@ def mfu(
     """
     if tokens_per_second <= 0 or peak_per_second <= 0 or gpus < 1:
         raise InvalidInputError("a rate, a peak and a number of devices are above zero")
+    architecture = None if architecture is None else architecture_of(architecture)
     if architecture is None:
         costs = {"6n": (6.0 * _known(parameters), _again(6.0 * _known(parameters), recompute))}
     else:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from llmcalc.arch.model import Architecture, Placed
+from llmcalc.calc.inputs import Described, architecture_of
 from llmcalc.errors import UnsupportedLayerError
 from llmcalc.figure import Factor, Figure, product, total
 
@@ -17,7 +18,8 @@ TEXT = ("encoder", "decoder")
 class ParamCount:
     """Parameters by the definitions of the command line; all are counts.
 
-    ``figure`` is ``total_params`` with its derivation; its parts sum exactly. ``active`` the same for one token.
+    ``figure`` is ``total_params`` with its derivation; its parts sum exactly. ``active`` the same for one token;
+    ``beside`` those of stored and untied numbers and of prediction heads, where they differ.
     """
 
     total_params: int
@@ -34,13 +36,15 @@ class ParamCount:
     audio_params: int
     figure: Figure
     active: Figure
+    beside: tuple[Figure, ...] = ()
 
 
-def params(architecture: Architecture) -> ParamCount:
-    """Count the parameters of a model.
+def params(architecture: Architecture | Described) -> ParamCount:
+    """Count the parameters of an architecture, or of a loaded model.
 
-    Raises: UnsupportedLayerError where the config has a part that no reader describes. Checked: tests/test_params.py
+    Raises: UnsupportedLayerError where the config has a part that no reader describes. Checked: tests/golden
     """
+    architecture = architecture_of(architecture)
     if architecture.uncounted:
         raise UnsupportedLayerError(
             f"{architecture.model_type}: {', '.join(architecture.uncounted)} is not described here, so a total would "
@@ -70,7 +74,23 @@ def params(architecture: Architecture) -> ParamCount:
         audio_params=_sum(p for p in unique if p.stack == "audio"),
         figure=figure,
         active=active,
+        beside=_beside(figure, [p for p in stored if architecture.shares(p)], buffers, extra),
     )  # fmt: skip
+
+
+def _beside(figure: Figure, shared: list[Placed], buffers: list[Placed], extra: list[Placed]) -> tuple[Figure, ...]:
+    """Derivations of what is counted otherwise, each as the total and what comes to it."""
+    whole = Figure(figure.name, figure.value, figure.unit)
+    heads = _tree(extra, "multi-token-prediction heads", lambda p: p.weight.copies)
+    held = _tree(buffers, "stored buffers", lambda p: p.weight.copies)
+    tied = _tree(shared, "names that share another's tensor", lambda p: p.weight.copies)
+    out = []
+    if extra or buffers:
+        parts = tuple(part._replace(source="") for part in (heads, held) if part.parts)
+        out.append(total("stored parameters", "numbers", (whole, *parts), "what a checkpoint's tensors add up to"))
+    if shared:
+        out.append(total("untied parameters", "parameters", (whole, tied._replace(source="")), "each name once"))
+    return tuple(out)
 
 
 def _sum(placed: Iterable[Placed]) -> int:

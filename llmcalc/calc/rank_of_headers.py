@@ -78,7 +78,10 @@ def _by_config(architecture: Architecture) -> Found | None:
 
 
 def _by_tensor(architecture: Architecture, held: Verification, headers: Sequence[Header]) -> Found | None:
-    """Each weight in the type of the tensors that hold it, None where one has no tensor, two types or broken blocks."""
+    """Each weight in the type of the tensors that hold it, None where they have two types or its rows no whole blocks.
+
+    A weight in no tensor is one that files of this family leave out: the headers agree with the architecture.
+    """
     types: dict[str, set[str]] = {}
     for header in headers:
         for ours in held.holds.get(header.name, ()):
@@ -92,9 +95,10 @@ def _by_tensor(architecture: Architecture, held: Verification, headers: Sequence
             blocks: dict[str, list[int]] = {}
             for block in site.blocks or (None,):
                 kinds = types.get(_name(site, weight.name, block), set())
-                if len(kinds) != 1:
+                if len(kinds) > 1:
                     return None
-                blocks.setdefault(next(iter(kinds)), []).extend(() if block is None else (block,))
+                for kind in kinds:  # none: what these files leave out
+                    blocks.setdefault(kind, []).extend(() if block is None else (block,))
             try:
                 found.append((single, tuple(_share(single, kind, tuple(b)) for kind, b in blocks.items())))
             except UnsupportedFormatError:

@@ -12,20 +12,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from llmcalc.arch.base import Spec, State
+from llmcalc.arch.base import Spec, State, Weight
 from llmcalc.arch.mixing import LatentForm
-from llmcalc.arch.model import Architecture, Stack
+from llmcalc.arch.model import Architecture, Stack, StackName
 from llmcalc.calc.passes import Pass, encoder_pass, idle, products
+from llmcalc.calc.rows import read_rows, written_rows
 from llmcalc.calc.sharding import rank_row, stages
-from llmcalc.calc.sizing import Sizer
+from llmcalc.calc.sizing import RECURRENT, Sizer
 from llmcalc.calc.weight_shards import Ranks, rank_bytes
 from llmcalc.calc.weights import Share, choose, shares
 from llmcalc.formats import find_cache
 from llmcalc.schemes.sites import Site, sites
 
+ONE = Ranks()
 Part = Literal["weights", "embedding", "cache", "state"]
 Spread = tuple[int, ...]  # one number a pipeline stage
-RECURRENT = ("recurrent", "conv")
 
 
 class Operator(NamedTuple):
@@ -42,6 +43,7 @@ class Operator(NamedTuple):
     likely: Spread
     written: Spread
     flops: Spread
+    calls: Spread
     again: Spread = ()
 
 
@@ -57,52 +59,6 @@ class Stored(NamedTuple):
     whole_row: int
 
 
-def read_rows(spec: Spec, state: State, n: int, source: int = 0, images: int = 0) -> int:
-    """Rows of an array that one query reads where ``n`` positions are cached; borrowed arrays are read here too.
-
-    Windows min(n, w); chunks ((n-1) mod c)+1; picked positions at most as many as are picked; index keys all.
-    """
-    rows = state.scope.rows(n, source, images)
-    if state.kind == "buffer" or n == 0:
-        return 0
-    if state.scope.kind == "chunked":
-        return (n - 1) % state.scope.size + 1
-    limit = _picked(spec, state)
-    return rows if limit is None else min(rows, limit)
-
-
-def _picked(spec: Spec, state: State) -> int | None:
-    """At most how many rows an indexer lets a query read."""
-    indexer = getattr(spec, "indexer", None)
-    topk = getattr(spec, "index_topk", None)
-    if state.kind == "index" or (indexer is None and topk is None):
-        return None
-    if state.kind == "latent":
-        # Where index keys are pooled, the positions of the open pool are read beside those picked.
-        return None if topk is None else topk + (getattr(indexer, "pool", 0) or 0)
-    if hasattr(indexer, "block"):
-        return indexer.block * (indexer.topk + (1 if indexer.pooled else 0))
-    return getattr(indexer, "index_topk", None) if state.scope.kind == "compressed" else None
-
-
-def written_rows(state: State, step_new: int, past: int, source: int) -> int:
-    """Rows that ``step_new`` tokens write."""
-    scope = state.scope
-    match scope.kind:
-        case "sliding" | "chunked":
-            return min(step_new, scope.size)
-        case "compressed":
-            return scope.rows(past + step_new) - scope.rows(past)
-        case "open" | "overlap":
-            return 0
-        case "source":
-            return 0 if past else source
-        case "fixed" | "image":
-            return 1 if state.kind in RECURRENT else 0
-        case _:
-            return step_new
-
-
 @dataclass(frozen=True)
 class Reader:
     """A model as it is stored and spread: what its steps read follows from the two lists, of weights and of states."""
@@ -111,7 +67,7 @@ class Reader:
     weights: str = "config"
     group_size: int | None = None
     cache: str = "auto"
-    ranks: Ranks = Ranks()
+    ranks: Ranks = ONE
     latent: LatentForm = "absorbed"
 
     @cached_property
@@ -129,7 +85,7 @@ class Reader:
     def sizer(self) -> Sizer:
         """Bytes of cached rows."""
         a = self.architecture
-        return Sizer(a, find_cache((a.cache_format or a.dtype) if self.cache == "auto" else self.cache))
+        return Sizer(a, find_cache(self.cache, a.cache_format or a.dtype))
 
     @cached_property
     def stored(self) -> tuple[Stored, ...]:
@@ -144,12 +100,15 @@ class Reader:
         one = rank_bytes(site, share._replace(copies=1), self.ranks)
         row = -(-share.layout.bytes(site.shape) // site.shape[0]) if site.weight.role == "embedding" else 0
         calls = self._calls(site, share)
-        distinct = tuple(
-            len({call.block for call in self.main.calls if call.depth in span}.intersection(share.blocks)) if site.blocks
-            and site.stack == self.main.name else number
-            for span, number in zip(self.spans, calls, strict=True)
-        )  # fmt: skip
+        distinct = self._distinct(share) if site.blocks and site.stack == self.main.name else calls
         return Stored(site, share, calls, distinct, size, one, row)
+
+    def _distinct(self, share: Share) -> Spread:
+        """How many of a share's blocks each stage runs at all."""
+        return tuple(
+            len({call.block for call in self.main.calls if call.depth in span}.intersection(share.blocks))
+            for span in self.spans
+        )
 
     def _calls(self, site: Site, share: Share) -> Spread:
         """How often each stage runs the blocks of a share; what stands outside the layers is on the end stages."""
@@ -163,6 +122,11 @@ class Reader:
         tail = {weight.name for named in stack.tail for weight in named.weights()}
         place = last if site.name in tail else 0
         return tuple(int(index == place) for index in range(last + 1))
+
+    @cached_property
+    def experts(self) -> bool:
+        """Whether tokens choose among experts."""
+        return any(item.site.weight.split == "expert" for item in self.stored)
 
     @cached_property
     def repeats(self) -> int:
@@ -190,21 +154,22 @@ class Reader:
             if site.name in heads and not site.blocks:
                 last = tuple(int(i == len(none) - 1) for i in range(len(none)))
                 size = tuple(item.size * on for on in last)
-                yield Operator("head", "lm_head", "weights", size, size, none, tuple(heads[site.name] * on for on in last))
+                flops = tuple(heads[site.name] * on for on in last)
+                yield Operator("head (the token table)", "lm_head", "weights", size, size, none, flops, last)
             if weight.role == "embedding":
                 rows = min(site.shape[0], run.tokens * getattr(site.spec, "heads", 1))
                 size = tuple(rows * item.whole_row * n for n in item.calls)
-                yield Operator(site.name, site.branch, "embedding", size, size, none, none)
+                yield Operator(site.name, site.branch, "embedding", size, size, none, none, item.calls)
                 continue
-            flops = sum(work.get((site.stack, w), 0) for w in site.weights)
+            each = sum(work.get((site.stack, w), 0) for w in site.weights)
             multiplied = weight.role in ("matmul", "head", "router", "conv") and len(weight.shape) > 1
-            if weight.role == "buffer" or (multiplied and not flops):
+            if weight.role == "buffer" or (multiplied and not each):
                 continue
             calls = tuple(n if not skipped else self._awake(item, skipped, n) for n in item.calls)
             least, likely = self._read(item, run)
             yield Operator(
                 site.name, site.branch, "weights", tuple(least * n for n in calls),
-                tuple(likely * n for n in calls), none, tuple(flops * n for n in calls),
+                tuple(likely * n for n in calls), none, tuple(each * n for n in calls), calls,
                 tuple(least * max(0, n - once) for n, once in zip(calls, item.blocks, strict=True)),
             )  # fmt: skip
 
@@ -220,7 +185,7 @@ class Reader:
         distinct = local * (1 - (1 - weight.active / (weight.copies + zero)) ** tokens)
         return -(-touched // self.ranks.ep) * item.one, round(distinct * item.one)
 
-    def _tied_heads(self, work: dict[tuple[str, object], int]) -> dict[str, int]:
+    def _tied_heads(self, work: dict[tuple[StackName, Weight], int]) -> dict[str, int]:
         """Tables that are the output head too, with the head's operations: read whole, once, through the head."""
         a = self.architecture
         ties = dict(a.ties)
@@ -242,7 +207,7 @@ class Reader:
     # -- caches ----------------------------------------------------------------------------------------------------
 
     def _mixers(self, run: Pass) -> Iterator[Operator]:
-        """The arrays that each layer kind reads and writes, and its products between activations; encoders keep none."""
+        """The arrays that each layer kind reads and writes, and its products between activations."""
         encoder = self.architecture.encoder
         if encoder is not None and self.main.name != "encoder" and any(share.step.past == 0 for share in run.shares):
             beside = encoder_pass(self.architecture, run)
@@ -282,7 +247,7 @@ class Reader:
             size = tuple(read * n for n in calls)
             work = tuple((flops if index == 0 else 0) * n for n in calls)
             again = size if borrowed else tuple(0 for _ in calls)
-            yield Operator(spec.kind, spec.kind, part, size, size, tuple(write * n for n in calls), work, again)
+            yield Operator(spec.kind, spec.kind, part, size, size, tuple(write * n for n in calls), work, calls, again)
 
     def entry(self, spec: Spec, state: State) -> int:
         """Bytes of one row on one rank; of latents that are kept expanded, keys and values of its heads."""

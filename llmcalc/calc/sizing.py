@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from llmcalc.arch.base import State, StateDtype
 from llmcalc.arch.model import Architecture
+from llmcalc.calc.inputs import whole
 from llmcalc.engines.base import Lengths
 from llmcalc.errors import InvalidInputError
 from llmcalc.formats import CacheFormat, Format, find
@@ -39,19 +40,26 @@ def sequences(
 ) -> Sequences:
     """``batch`` sequences of ``tokens``, or one of each of ``lengths``.
 
-    Raises: InvalidInputError for no sequence or a negative length.
+    Raises: InvalidInputError for no sequence, a negative length, or what is no whole number.
     """
-    counts: dict[int, int] = {tokens: batch}
+    counts: dict[int, int] = {whole("tokens", tokens, 0): whole("batch", batch, 1)}
     if lengths is not None:
         counts = {}
-        for length in lengths:
+        for length in _listed(lengths):
             counts[length] = counts.get(length, 0) + 1
-    beside = 0 if encoder_tokens is None else encoder_tokens
-    if not counts or min(*counts, *counts.values(), image_tokens, beside) < 0 or batch < 1:
-        raise InvalidInputError("there must be at least one sequence, and no negative length")
+    if not counts:
+        raise InvalidInputError("lengths is empty, expected at least one sequence")
+    images = whole("image_tokens", image_tokens, 0)
+    beside = None if encoder_tokens is None else whole("encoder_tokens", encoder_tokens, 0)
     return Sequences(
-        tuple((Lengths(n, n if encoder_tokens is None else encoder_tokens, image_tokens), k) for n, k in counts.items())
+        tuple((Lengths(n, n if beside is None else beside, images), k) for n, k in counts.items())
     )
+
+
+def _listed(lengths: Sequence[int]) -> list[int]:
+    if isinstance(lengths, (str, bytes)) or not isinstance(lengths, Iterable):
+        raise InvalidInputError(f"lengths is {lengths!r:.60}, expected a list of whole numbers")
+    return [whole("lengths", length, 0) for length in lengths]
 
 
 def rows_of(state: State, size: Lengths) -> int:

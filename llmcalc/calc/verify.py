@@ -13,6 +13,7 @@ from llmcalc.arch.model import Architecture
 from llmcalc.arch.names import Group, Stored, groups
 from llmcalc.arch.stored import TYPES
 from llmcalc.calc.headers import Header
+from llmcalc.calc.inputs import Described, architecture_of
 
 
 class Tensor(NamedTuple):
@@ -54,14 +55,14 @@ class Verification:
         return not (self.missing or self.unexpected or self.mismatched)
 
 
-def verify(architecture: Architecture, headers: Iterable[Header], dialect: str = "") -> Verification:
+def verify(architecture: Architecture | Described, headers: Iterable[Header], dialect: str = "") -> Verification:
     """Hold every weight of the list against a checkpoint's headers; fused, stacked and transposed forms are known.
 
     Axes of length one are not compared. Packed weights agree by their number of bits. Tied copies may be there or not,
     and so may multi-token-prediction heads, as a whole.
     Args: dialect: ``gguf`` for llama.cpp's names. Checked: tests/verify
     """
-    check = _Check(architecture, {header.name: header for header in headers}, dialect)
+    check = _Check(architecture_of(architecture), {header.name: header for header in headers}, dialect)
     for group in check.groups:
         check.hold(group)
     check.settle_ties()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Weight
 from llmcalc.arch.model import Architecture, Stack
+from llmcalc.arch.ssm import Mamba2
 from llmcalc.calc.sharding import stages
 from llmcalc.errors import InvalidInputError, UnsupportedFormatError
 from llmcalc.schemes.sites import Site
@@ -129,8 +130,10 @@ def _shape(site: Site, weight: Weight, tp: int) -> Cut:
 def _rows(site: Site, weight: Weight, tp: int) -> int:
     """Rows on a rank; of keys and values at least one head."""
     spec, rows = site.spec, weight.shape[0]
+    if isinstance(spec, Mamba2) and _leaf(weight) in ("in_proj", "conv1d"):
+        return _scan_rows(spec, weight, tp)
     if isinstance(spec, Attention):
-        leaf = weight.name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
+        leaf = _leaf(weight)
         heads = spec.num_key_value_heads if leaf in ("k_proj", "v_proj", "k_norm") else spec.num_attention_heads
         if leaf in ("k_proj", "v_proj", "k_norm") and tp > heads and rows % heads == 0:
             _divided(tp, heads, weight, turned=True)
@@ -138,6 +141,20 @@ def _rows(site: Site, weight: Weight, tp: int) -> int:
         if heads % tp and rows % heads == 0:
             raise InvalidInputError(f"--tp {tp} does not divide the {heads} heads of {weight.name}")
     return _divided(rows, tp, weight)
+
+
+def _leaf(weight: Weight) -> str:
+    return weight.name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
+
+
+def _scan_rows(spec: Mamba2, weight: Weight, tp: int) -> int:
+    """Rows of Mamba-2's fused matrices on a rank: its heads' channels, and at least one group's B and C."""
+    heads, groups = _divided(spec.num_heads, tp, weight), spec.n_groups
+    if tp > groups:
+        _divided(tp, groups, weight, turned=True)
+    held = 1 if tp > groups else _divided(groups, tp, weight)
+    rows = heads * spec.head_dim + 2 * held * spec.state_size
+    return rows if _leaf(weight) == "conv1d" else rows + heads * (spec.head_dim + 1)
 
 
 def _expert(weight: Weight, tp: int) -> Cut:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from llmcalc.arch.model import Architecture
+from llmcalc.calc.inputs import Described, architecture_of
 from llmcalc.calc.weight_shards import Ranks, largest_rank, shared_out
 from llmcalc.errors import InvalidInputError, UnsupportedFormatError, UnsupportedLayerError
 from llmcalc.figure import Factor, Figure, product, total
@@ -85,7 +86,7 @@ class WeightBytes:
 
 
 def weights(
-    architecture: Architecture,
+    architecture: Architecture | Described,
     weights: str = "config",
     *,
     group_size: int | None = None,
@@ -98,6 +99,7 @@ def weights(
     Raises: UnsupportedFormatError, UnsupportedLayerError, InvalidInputError.
     Source: the layouts' own sources. Checked: tests/weights
     """
+    architecture = architecture_of(architecture)
     check_counted(architecture)
     chooser = choose(architecture, weights, group_size)
     found = [(site, shares(chooser, site)) for site in sites(architecture)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from llmcalc.cli.streams import abandon, complain, prepare
 from llmcalc.errors import LlmcalcError
 
 # verb -> (module, the question it answers); the module is imported only for its own verb and for --help.
@@ -20,6 +20,9 @@ VERBS: dict[str, str] = {
     "kv-cache": "kv_cache",
     "flops": "flops",
     "mfu": "mfu",
+    "latency": "latency",
+    "capacity": "capacity",
+    "cost": "cost",
     "verify": "verify",
     "models": "models",
     "gpus": "gpus",
@@ -41,7 +44,10 @@ class VerbGroup(TyperGroup):
         module = VERBS.get(cmd_name)
         if module is None:
             return None
-        return typer.main.get_command(import_module(f"llmcalc.cli.{module}").app)
+        command = typer.main.get_command(import_module(f"llmcalc.cli.{module}").app)
+        for param in command.params:
+            _read_at_once(param)
+        return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The verb to run; a near miss names the verb that was meant."""
@@ -64,9 +70,30 @@ class VerbGroup(TyperGroup):
             raise typer.Exit(1) from None
 
 
+def _read_at_once(param: Any) -> None:
+    """Let a value that needs no conversion, or has a parser of ours, by-pass typer's machinery.
+
+    It would build a pydantic validator for every option of the verb, which takes longer than the answer. What is not
+    recognised here goes its usual way.
+    """
+    described = getattr(param, "type_descriptor", None)
+    parser = getattr(getattr(described, "parameter_info", None), "parser", None)
+    text = parser or (str if getattr(described, "annotation", None) is str else None)
+    usual = param.process_value
+
+    def process(ctx: Any, value: Any) -> Any:
+        if param.callback is not None or param.multiple or (param.required and value is None):
+            return usual(ctx, value)
+        if value is None or ctx.get_parameter_source(param.name).name == "DEFAULT":
+            return value
+        return text(value) if text is not None and isinstance(value, str) else usual(ctx, value)
+
+    param.process_value = process
+
+
 def fail(code: str, message: str, hint: str = "") -> None:
     """Say an error on stderr."""
-    sys.stderr.write(f"error[{code}]: {message}\n" + (f"hint: {hint}\n" if hint else ""))
+    complain(f"error[{code}]: {message}\n" + (f"hint: {hint}\n" if hint else ""))
 
 
 app = typer.Typer(
@@ -96,14 +123,18 @@ def program(
 
 
 def main() -> None:
-    """Run the program; a closed pipe ends it quietly, an interrupt exits 130."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    """Run the program; a closed pipe ends it quietly, an interrupt exits 130, a full disk is an error like others."""
+    prepare()
     try:
         app()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon()
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except OSError as error:
+        if error.filename is not None:  # about a file, which has its own errors: a bug
+            raise
+        abandon()
+        fail("output", f"standard output could not be written: {error.strerror}")
+        sys.exit(1)

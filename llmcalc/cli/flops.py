@@ -12,7 +12,7 @@ from llmcalc.cli import options as opt
 from llmcalc.cli.output import Form, emit, model_block
 from llmcalc.loading import Model, load
 from llmcalc.report.report import Cell, Column, Report, Table
-from llmcalc.units import show_count, show_flops, words
+from llmcalc.units import counted, show_count, show_flops, words
 
 app = opt.verb_app()
 ROUGH = (
@@ -22,7 +22,11 @@ OnlyTrained = Annotated[
     str,
     typer.Option("--trainable", metavar="NAME,...", help="Weights that are trained, by name; the others are frozen."),
 ]
-LoraRank = Annotated[int, typer.Option("--lora-rank", min=1, max=2**16, help="Rank of the adapters of --method lora.")]
+LoraRank = Annotated[
+    int,
+    typer.Option("--lora-rank", parser=opt.whole("lora-rank", 1, 2**16), metavar="N",
+                 help="Rank of the adapters of --method lora."),
+]  # fmt: skip
 LoraTargets = Annotated[str, typer.Option("--lora-targets", metavar="NAME,...", help="Matrices that get an adapter.")]
 
 
@@ -32,6 +36,7 @@ def _option(name: str, *choices: str, text: str) -> Any:
 
 @app.command()
 def verb(
+    ctx: typer.Context,
     model: opt.OptionalModel = None,
     phase: Annotated[str, _option("phase", "prefill", "decode", "train", text="Which pass.")] = "prefill",
     tokens: opt.Tokens = 4096,
@@ -73,7 +78,7 @@ def verb(
     opt.one_of(model, params)
     asked: dict[str, Any] = {
         "phase": phase, "past": past, "new": new, "convention": convention, "logits": logits, "mla": mla, "scan": scan,
-        "lengths": opt.lengths(lengths, lengths_file), "encoder_tokens": encoder_tokens, "image_tokens": image_tokens,
+        "lengths": opt.lengths(lengths, lengths_file, ctx), "encoder_tokens": encoder_tokens, "image_tokens": image_tokens,
         "train_tokens": train_tokens, "recompute": recompute,
     }  # fmt: skip
     if model is None:
@@ -91,7 +96,7 @@ def _trained(method: str, rank: int, targets: str, trainable: str) -> Trained:
     return ALL if trainable == "*" else Trained(tuple(trainable.split(",")))
 
 
-def report(model: Model, count: FlopCount, inputs: dict[str, object], explain: bool) -> Report:
+def report(model: Model, count: FlopCount, inputs: dict[str, Any], explain: bool) -> Report:
     """The count as a report."""
     counting = count.run.counting
     told = [*model.assumptions, f"logits of {'all positions' if count.run.logits == 'all' else 'the last position'}"]
@@ -99,7 +104,8 @@ def report(model: Model, count: FlopCount, inputs: dict[str, object], explain: b
         told.append(f"scans {'token by token' if counting.scan == 'recurrent' else 'in blocks'}")
     if any(state.kind == "latent" for held in count.architecture.states for state in (held.state,)):
         told.append(f"latent attention {counting.latent}")
-    warnings = [*model.warnings, *_warnings(model, count)]
+    beside = opt.without_effect(model.architecture, inputs.get("encoder_tokens"), inputs.get("image_tokens") or 0)
+    warnings = [*model.warnings, *_warnings(model, count), *beside]
     return Report(
         "flops", model_block(model.provenance), inputs, results(count), headline(model, count),
         (kinds_table(count), rough_table(count), growth_table(count)), (count.figure,) if explain else (), told,
@@ -135,7 +141,7 @@ def headline(model: Model, count: FlopCount) -> list[str]:
     exact = step.training_flops if step else count.forward_flops
     name = {"train": "forward and backward", "decode": "a decode step", "prefill": "prefill"}[count.phase]
     lines = [
-        f"{model.provenance.name} · {name} · {count.tokens:,} new tokens · {count.run.counting.convention} pairs",
+        f"{model.provenance.name} · {name} · {counted(count.tokens, 'new token')} · {count.run.counting.convention} pairs",
         f"{exact:,} FLOP = {show_flops(exact)}",
         f"products with weights {show_flops(count.matmul_flops)} (of this the output matrix "
         f"{show_flops(count.lm_head_flops)}), attention {show_flops(count.attention_flops)}, "
@@ -155,7 +161,7 @@ def kinds_table(count: FlopCount) -> Table:
     columns = (
         Column("stack", "stack"), Column("layers", "kind"), Column("weights", "matmul_flops", "count"),
         Column("attention", "attention_flops", "count"), Column("scans", "scan_flops", "count"),
-        Column("together", "flops", "count"), Column("share", "share"),
+        Column("together", "flops", "count"), Column("share", "share", "share"),
     )  # fmt: skip
     whole = sum(row.flops for row in count.kinds)
     rows: list[tuple[Cell, ...]] = [
@@ -166,12 +172,12 @@ def kinds_table(count: FlopCount) -> Table:
             r.attention_flops,
             r.scan_flops,
             r.flops,
-            f"{100 * r.flops / whole:.1f}%",
+            r.flops / whole,
         )
         for r in count.kinds
     ]
     parts = [(r.matmul_flops, r.attention_flops, r.scan_flops) for r in count.kinds]
-    rows.append(("", "forward pass", *(sum(part[i] for part in parts) for i in range(3)), whole, ""))
+    rows.append(("", "forward pass", *(sum(part[i] for part in parts) for i in range(3)), whole, None))
     return Table(columns, tuple(rows))
 
 
@@ -192,9 +198,9 @@ def growth_table(count: FlopCount) -> Table:
     columns = (
         Column("cached" if count.phase == "decode" else "tokens", "tokens", "count"),
         Column("FLOP", "forward_flops", "count"), Column("attention", "attention_flops", "count"),
-        Column("share", "attention_share"),
+        Column("share", "attention_share", "share"),
     )  # fmt: skip
-    rows = [(g.tokens, g.forward_flops, g.attention_flops, f"{100 * g.attention_share:.1f}%") for g in growth(count)]
+    rows = [(g.tokens, g.forward_flops, g.attention_flops, g.attention_share) for g in growth(count)]
     return Table(columns, tuple(rows))
 
 
@@ -213,7 +219,7 @@ def rough_report(params: int, tokens: int, batch: int, asked: dict[str, Any]) ->
     if train:
         out |= {"training_flops": 3 * forward, "rough_6pd_flops": 3 * forward}
     lines = [
-        f"{show_count(params)} parameters · {count:,} tokens · by the rule of thumb",
+        f"{show_count(params)} parameters · {counted(count, 'token')} · by the rule of thumb",
         f"{each * params * count:,} FLOP = {show_flops(each * params * count)}",
     ]
     table = Table(

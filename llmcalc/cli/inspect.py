@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmcalc.arch.model import Architecture
-from llmcalc.calc.describe import KindRow, kinds, layer_pattern, sentence
+from llmcalc.calc.describe import KindRow, kinds, layer_pattern, numbers, quantized, sentence
 from llmcalc.cli import options as opt
 from llmcalc.cli.output import Form, emit, model_block
 from llmcalc.loading import Model, load
@@ -58,7 +58,8 @@ def results(a: Architecture, rows: list[KindRow], drawn: str) -> dict[str, objec
         "model_type": a.model_type,
         "layers": [
             {"kind": r.kind, "count": r.layers, "ffn": r.ffn, "layers": list(r.depths), "mixer": r.mixer_text,
-             "feed_forward": r.ffn_text}
+             "feed_forward": r.ffn_text, "mixers": [numbers(spec) for spec in r.layer.mixers],
+             "feed_forwards": [numbers(spec) for spec in r.layer.ffns]}
             for r in rows
         ],
         "pattern": drawn,
@@ -69,7 +70,8 @@ def results(a: Architecture, rows: list[KindRow], drawn: str) -> dict[str, objec
         "tie_word_embeddings": a.tie_word_embeddings,
         "positions": a.positions,
         "dtype": a.dtype,
-        "stacks": {stack.name: len(stack.calls) for stack in a.stacks},
+        "stacks": {stack.name: len(stack.calls) for stack in a.stacks if stack.calls},
+        "quantization": quantized(a) or None,
         "mtp_layers": sum(len(stack.layers) for stack in a.mtp),
         "not_described": list(a.uncounted),
     }  # fmt: skip

@@ -28,7 +28,7 @@ def verb(
     seconds: Annotated[float | None, typer.Option("--seconds", metavar="S", help="Taken by --train-tokens.")] = None,
     tokens: opt.Tokens = 4096,
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="An accelerator of the catalogue.")] = None,
-    gpus: Annotated[int, typer.Option("--gpus", min=1, max=2**24, help="How many.")] = 1,
+    gpus: Annotated[int, typer.Option("--gpus", parser=opt.whole("gpus", 1, 2**24), metavar="N", help="How many.")] = 1,
     peak: Annotated[str | None, typer.Option("--peak", metavar="RATE", help="Dense peak of one, like 989e12.")] = None,
     peak_dtype: Annotated[
         str | None, typer.Option("--peak-dtype", metavar="DTYPE", help="Format of the products: bf16, fp8 ...")

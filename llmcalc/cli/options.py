@@ -9,19 +9,53 @@ from typing import Annotated
 
 import typer
 
+from llmcalc.arch.model import Architecture
 from llmcalc.errors import InvalidInputError
-from llmcalc.units import parse_count, parse_tokens
+from llmcalc.units import parse_count, parse_tokens, parse_whole
 
 OUTPUT = "Output"
 MODEL = "Model"
 
 
-def _tokens(name: str, low: int = 1) -> object:
-    def read(text: str | int) -> int:
+def _usage(read: Callable[[str], int]) -> Callable[[str | int], int]:
+    """A parser whose complaint is one about usage."""
+
+    def parsed(text: str | int) -> int:
         try:
-            return parse_tokens(str(text), name, low)
+            return read(str(text))
         except InvalidInputError as error:
             raise typer.BadParameter(error.message) from None
+
+    return parsed
+
+
+def tokens_of(name: str, low: int = 1) -> Callable[[str | int], int]:
+    """The parser of an option that takes a number of tokens."""
+    return _usage(lambda text: parse_tokens(text, name, low))
+
+
+def whole(name: str, low: int = 1, high: int = 2**20) -> Callable[[str | int], int]:
+    """The parser of an option that takes a whole number."""
+    return _usage(lambda text: parse_whole(text, name, low, high))
+
+
+def count_of(name: str) -> Callable[[str | int], int]:
+    """The parser of an option that takes a count like 70e9 or 70B."""
+    return _usage(lambda text: parse_count(text, name))
+
+
+def lowered(text: str) -> str:
+    """The parser of an option that takes a name, whatever its case."""
+    return text.strip().lower()
+
+
+def pick(name: str, *words: str) -> Callable[[str], str]:
+    """The parser of an option that takes one of a few words, whatever their case."""
+
+    def read(text: str) -> str:
+        if lowered(text) not in words:
+            raise typer.BadParameter(f"--{name} {text}: expected {', '.join(words)}")
+        return lowered(text)
 
     return read
 
@@ -46,22 +80,29 @@ As = Annotated[
     str | None,
     typer.Option("--as", metavar="FAMILY", help="Read an unknown model_type as this one.", rich_help_panel=MODEL),
 ]
-Source = Annotated[str | None, typer.Option("--source", help="catalog, local, hub or gguf.", rich_help_panel=MODEL)]
+Source = Annotated[
+    str | None,
+    typer.Option(
+        "--source", parser=lowered, metavar="SOURCE", help="catalog, local, hub or gguf.", rich_help_panel=MODEL
+    ),
+]
 Tokens = Annotated[
     int,
-    typer.Option("--tokens", parser=_tokens("tokens"), metavar="N", help="Positions per sequence: 4096, 128k, 128Ki."),
+    typer.Option("--tokens", parser=tokens_of("tokens"), metavar="N", help="Positions a sequence: 4096, 128k, 128Ki."),
 ]
-Batch = Annotated[int, typer.Option("--batch", min=1, max=2**31, help="Sequences held at once.")]
+Batch = Annotated[
+    int, typer.Option("--batch", parser=whole("batch", 1, 2**31), metavar="N", help="Sequences held at once.")
+]
 EncoderTokens = Annotated[
     int | None,
     typer.Option(
-        "--encoder-tokens", parser=_tokens("encoder-tokens", 0), metavar="N",
+        "--encoder-tokens", parser=tokens_of("encoder-tokens", 0), metavar="N",
         help="What cross-attention reads; by default as many as --tokens.",
     ),
 ]  # fmt: skip
 ImageTokens = Annotated[
     int,
-    typer.Option("--image-tokens", parser=_tokens("image-tokens", 0), metavar="N", help="Image positions attended to."),
+    typer.Option("--image-tokens", parser=tokens_of("image-tokens", 0), metavar="N", help="Image positions beside."),
 ]
 Lengths = Annotated[
     str | None, typer.Option("--lengths", metavar="N,N,...", help="Retained lengths, instead of --tokens x --batch.")
@@ -69,8 +110,15 @@ Lengths = Annotated[
 LengthsFile = Annotated[
     Path | None, typer.Option("--lengths-file", metavar="FILE", help="The same, one length a line, or a JSON list.")
 ]
-Tp = Annotated[int, typer.Option("--tp", min=1, max=2**20, help="Tensor-parallel ranks.")]
-Pp = Annotated[int, typer.Option("--pp", min=1, max=2**20, help="Pipeline stages.")]
+Tp = Annotated[int, typer.Option("--tp", parser=whole("tp"), metavar="N", help="Tensor-parallel ranks.")]
+Pp = Annotated[int, typer.Option("--pp", parser=whole("pp"), metavar="N", help="Pipeline stages.")]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine", parser=lowered, metavar="NAME",
+        help="Rules of allocation: none, vllm, sglang, tensorrt-llm, llama.cpp, transformers.",
+    ),
+]  # fmt: skip
 
 
 def verb_app() -> typer.Typer:
@@ -92,40 +140,71 @@ def overrides(settings: list[str] | None) -> dict[str, object]:
     return out
 
 
-def lengths(text: str | None, file: Path | None) -> list[int] | None:
-    """Retained lengths from ``18,31,...``, or from a file of numbers apart by commas or white space, or a JSON list."""
+def lengths(text: str | None, file: Path | None, ctx: typer.Context | None = None) -> list[int] | None:
+    """Retained lengths from ``18,31,...``, or from a file of numbers apart by commas or white space, or a JSON list.
+
+    ``ctx`` (where given) tells whether --tokens or --batch, which they stand in place of, were typed as well.
+    """
     if text is not None and file is not None:
         raise typer.BadParameter("--lengths and --lengths-file are two ways to say the same; give one")
-    if file is not None:
-        try:
-            text = file.read_text("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInputError(f"--lengths-file {file}: {getattr(error, 'strerror', None) or error}") from None
-    if text is None:
+    if text is None and file is None:
         return None
-    words = text.strip().strip("[]").replace(",", " ").split()
+    name = "--lengths" if file is None else f"--lengths-file {file}"
+    for other in ("tokens", "batch"):
+        source = ctx.get_parameter_source(other) if ctx is not None else None
+        if source is not None and source.name != "DEFAULT":
+            raise typer.BadParameter(f"{name.split(maxsplit=1)[0]} stands in place of --{other}; give one of them")
+    if file is not None:
+        return _read_lengths(_file_text(file, name), name)
+    try:
+        return _read_lengths(text or "", name)
+    except InvalidInputError as error:
+        raise typer.BadParameter(error.message) from None
+
+
+def _file_text(file: Path, name: str) -> str:
+    try:
+        return file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _read_lengths(text: str, name: str) -> list[int]:
+    """Raises: InvalidInputError, which names the option, and the file if it is one."""
+    words = _json_list(text, name) if text.lstrip()[:1] in ("[", "{", '"') else text.replace(",", " ").split()
     if not words:
-        raise InvalidInputError("there are no lengths")
-    return [parse_tokens(word, "lengths", 0) for word in words]
+        raise InvalidInputError(f"{name}: there are no lengths")
+    for word in words:
+        if len(word) > 1 and word.startswith("0"):
+            raise InvalidInputError(f"{name}: {word!r} begins with a zero; a comma parts lengths, not thousands")
+    try:
+        return [parse_tokens(word, "lengths", 0) for word in words]
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {error.message.removeprefix('--lengths is ')}", error.hint) from None
 
 
-def _choice(name: str, *words: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in words:
-            raise typer.BadParameter(f"--{name} {text}: expected {', '.join(words)}")
-        return text
+def _json_list(text: str, name: str) -> list[str]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{name}: it begins like JSON and is none: {error}", "a list like [18, 31]") from None
+    if not isinstance(found, list) or not all(type(item) in (int, str) for item in found):
+        raise InvalidInputError(f"{name}: expected a flat JSON list of whole numbers", "a list like [18, 31]")
+    return [str(item) for item in found]
 
-    return read
 
-
-def _count(name: str) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        try:
-            return parse_count(str(text), name)
-        except InvalidInputError as error:
-            raise typer.BadParameter(error.message) from None
-
-    return read
+def without_effect(architecture: Architecture, encoder_tokens: int | None, image_tokens: int) -> list[str]:
+    """Warnings about positions beside the stream that no layer of this model reads."""
+    read = {held.state.scope.kind for held in architecture.states}
+    told = []
+    if encoder_tokens is not None and "source" not in read:
+        told.append("--encoder-tokens has no effect: no layer here attends to an encoder's output")
+    if image_tokens and "image" not in read:
+        told.append(
+            "--image-tokens has no effect: no layer here attends to images beside the text; where images are tokens of "
+            "the sequence, count them in --tokens"
+        )
+    return told
 
 
 OptionalModel = Annotated[
@@ -134,14 +213,14 @@ OptionalModel = Annotated[
 ]
 Params = Annotated[
     int | None,
-    typer.Option("--params", parser=_count("params"), metavar="N", help="Parameters, for the rules of thumb."),
+    typer.Option("--params", parser=count_of("params"), metavar="N", help="Parameters, for the rules of thumb."),
 ]
 TrainTokens = Annotated[
     int | None,
-    typer.Option("--train-tokens", parser=_count("train-tokens"), metavar="D", help="Tokens of a whole run."),
+    typer.Option("--train-tokens", parser=count_of("train-tokens"), metavar="D", help="Tokens of a whole run."),
 ]
 Recomputed = Annotated[
-    str, typer.Option("--recompute", parser=_choice("recompute", "none", "selective", "full"), metavar="HOW",
+    str, typer.Option("--recompute", parser=pick("recompute", "none", "selective", "full"), metavar="HOW",
                       help="What the backward pass computes again: none, selective (attention) or full (layers)."),
 ]  # fmt: skip
 
@@ -150,13 +229,3 @@ def one_of(model: str | None, params: int | None) -> None:
     """Either a model or a number of parameters."""
     if (model is None) == (params is None):
         raise typer.BadParameter("give MODEL, or --params N in its place")
-
-
-def pick(name: str, *words: str) -> Callable[[str], str]:
-    """The parser of an option that takes one of a few words."""
-    return _choice(name, *words)
-
-
-def tokens_of(name: str, low: int = 1) -> object:
-    """The parser of an option that takes a number of tokens."""
-    return _tokens(name, low)

@@ -10,7 +10,7 @@ from llmcalc.cli.output import Form, emit, model_block
 from llmcalc.figure import Figure
 from llmcalc.loading import Model, load
 from llmcalc.report.report import Cell, Column, Report, Table
-from llmcalc.units import show_count
+from llmcalc.units import show_count, words
 
 app = opt.verb_app()
 
@@ -40,12 +40,12 @@ def report(model: Model, count: ParamCount) -> Report:
     results: dict[str, object] = {
         field.name: getattr(count, field.name)
         for field in dataclass_fields(count)
-        if field.name not in ("figure", "active")
+        if field.name not in ("figure", "active", "beside")
     }
     results["components"] = [_component(part) for part in count.figure.parts]
     return Report(
         "params", model_block(model.provenance), {}, results, headline(model, count),
-        (table(count),), (count.figure, count.active), model.assumptions, model.warnings,
+        (table(count),), (count.figure, count.active, *count.beside), model.assumptions, model.warnings,
     )  # fmt: skip
 
 
@@ -74,13 +74,12 @@ def headline(model: Model, count: ParamCount) -> list[str]:
 
 def table(count: ParamCount) -> Table:
     """The tree: stacks and their parts."""
-    columns = (Column("part", "part"), Column("parameters", "params", "params"), Column("share", "share"))
+    columns = (Column("part", "part"), Column("parameters", "params", "params"), Column("share", "share", "share"))
     rows: list[tuple[Cell, ...]] = []
     indents: list[int] = []
 
     def add(figure: Figure, depth: int) -> None:
-        share = f"{100 * figure.value / count.total_params:.2f}%" if count.total_params else ""
-        rows.append((figure.name.replace("_", " "), figure.value, share))
+        rows.append((words(figure.name), figure.value, figure.value / count.total_params if count.total_params else None))
         indents.append(depth)
         for part in figure.parts:
             if part.parts:
@@ -88,5 +87,5 @@ def table(count: ParamCount) -> Table:
 
     for part in count.figure.parts:
         add(part, 0)
-    rows.append(("total", count.total_params, "100.00%"))
+    rows.append(("total", count.total_params, 1.0))
     return Table(columns, tuple(rows), indents=(*indents, 0))

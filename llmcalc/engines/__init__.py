@@ -17,12 +17,13 @@ ENGINES: dict[str, tuple[str, str]] = {
 
 
 def find(name: str) -> Engine:
-    """The engine of that name.
+    """The engine of that name, whatever its case.
 
     Raises: InvalidInputError.
     """
-    if name not in ENGINES:
+    known = ENGINES.get(name.strip().lower().replace("_", "-"))
+    if known is None:
         raise InvalidInputError(f"--engine {name}: no such engine", f"known engines: none, {', '.join(ENGINES)}")
-    module, klass = ENGINES[name]
+    module, klass = known
     engine: Engine = getattr(import_module(f"llmcalc.engines.{module}"), klass)()
     return engine

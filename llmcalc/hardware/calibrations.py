@@ -23,7 +23,7 @@ class Calibration(NamedTuple):
     """Seconds of a decode step by its layers and bytes, for one device under one engine.
 
     residual, worst: mean and largest relative error on its own rows. spread: half the width of the range that is
-    shown around an expectation. bytes_low, bytes_high: what its rows read. experts, dense: which kinds of models it saw.
+    shown around an expectation. bytes_low, bytes_high: what its rows read. experts, dense: the models that it saw.
     """
 
     device: str
@@ -66,11 +66,13 @@ def read(text: str, where: str, origin: str = "published") -> tuple[Calibration,
         document = json.loads(text)
         return tuple(_row(row, origin) for row in document["calibrations"])
     except (ValueError, KeyError, TypeError) as error:
-        raise MalformedConfigError(f"{where}: not a list of calibrations ({error})", "remove it or write it anew") from None
+        raise MalformedConfigError(
+            f"{where}: not a list of calibrations ({error})", "remove it or write it anew"
+        ) from None
 
 
 def _row(row: dict[str, Any], origin: str) -> Calibration:
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     found = Calibration(**{**fields, "origin": origin})
     if not (found.overhead_seconds >= 0 and 0 < found.efficiency <= 1 and found.bandwidth_bytes_per_second > 0):
         raise ValueError(f"{found.device}: {found.overhead_seconds} s a layer, efficiency {found.efficiency}")

@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from llmcalc.report.report import SCHEMA, Cell, Column, Kind, Report, Table
+from llmcalc.report.report import SCHEMA, Cell, Kind, Report, Table
 from llmcalc.units import show_bandwidth, show_bytes, show_count, show_flops
 
 if TYPE_CHECKING:
     from llmcalc.figure import Figure
 
 
-def as_json(report: Report, *, version: str, explain: bool = False) -> str:
+def as_json(report: Report, *, version: str, explain: bool = False, ascii_only: bool = False) -> str:
     """One JSON document in the envelope ``llmcalc/1``; integers stay integers, strict JSON throughout."""
     document: dict[str, object] = {
         "schema": SCHEMA,
@@ -27,7 +27,7 @@ def as_json(report: Report, *, version: str, explain: bool = False) -> str:
     }
     if explain:
         document["figures"] = [_figure_dict(figure) for figure in report.figures]
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(document, indent=2, ensure_ascii=ascii_only, allow_nan=False) + "\n"
 
 
 def _figure_dict(figure: Figure) -> dict[str, object]:
@@ -48,16 +48,31 @@ def _figure_dict(figure: Figure) -> dict[str, object]:
 
 
 def as_csv(report: Report) -> str:
-    """The first table, exact numbers, a header of keys."""
+    """The first table, exact numbers, a header of keys; of a tree the leaves alone, each with its path."""
     import csv
     import io
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     table = report.tables[0]
-    writer.writerow([column.key for column in table.columns])
-    writer.writerows(table.rows)
+    keys = [column.key for column in table.columns]
+    if table.indents:
+        writer.writerow(["path", *keys])
+        writer.writerows([path, *row] for path, row in _leaves(table))
+    else:
+        writer.writerow(keys)
+        writer.writerows(table.rows)
     return out.getvalue()
+
+
+def _leaves(table: Table) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    """The rows of a tree that have none below them, with the names from the root down: they add up to the total."""
+    names: list[str] = []
+    following = (*table.indents[1:], 0)
+    for row, depth, after in zip(table.rows, table.indents, following, strict=True):
+        names[depth:] = [str(row[0]).replace(" ", "_")]
+        if after <= depth:
+            yield ".".join(names), row
 
 
 def as_markdown(report: Report, *, explain: bool = False) -> str:
@@ -69,8 +84,7 @@ def as_markdown(report: Report, *, explain: bool = False) -> str:
             lines += [f"**{table.title}**", ""]
         lines.append("| " + " | ".join(column.title for column in table.columns) + " |")
         lines.append("|" + "|".join(" --- " if column.kind == "text" else " ---: " for column in table.columns) + "|")
-        for row in table.rows:
-            shown = [show(cell, column.kind) for cell, column in zip(row, table.columns, strict=True)]
+        for shown in _shown(table, "&nbsp;&nbsp;"):
             lines.append("| " + " | ".join(text.replace("|", "\\|") for text in shown) + " |")
     if explain:
         lines += ["", "```", *derivation(report), "```"]
@@ -84,6 +98,7 @@ SHOWN: dict[Kind, Callable[[float], str]] = {
     "params": lambda value: f"{value:,} ({show_count(value)})" if value >= 1000 else f"{value:,}",
     "bandwidth": show_bandwidth,
     "rate": lambda value: f"{show_flops(value)}/s",
+    "share": lambda value: f"{100 * value:.2f}%",
     "text": str,
 }
 
@@ -95,6 +110,16 @@ def show(cell: Cell, kind: Kind) -> str:
     return SHOWN[kind](cell) if isinstance(cell, (int, float)) else cell
 
 
+def _shown(table: Table, indent: str) -> list[list[str]]:
+    """The cells as text, the first of each row indented as deep as it stands in the tree."""
+    rows = []
+    for number, row in enumerate(table.rows):
+        cells = [show(cell, column.kind) for cell, column in zip(row, table.columns, strict=True)]
+        depth = table.indents[number] if table.indents else 0
+        rows.append([indent * depth + cells[0], *cells[1:]] if depth else cells)
+    return rows
+
+
 def derivation(report: Report) -> Iterator[str]:
     """Each figure's formula, the same formula with its numbers, what is not counted, and the source."""
     for figure in report.figures:
@@ -102,6 +127,8 @@ def derivation(report: Report) -> Iterator[str]:
     if report.assumptions:
         yield "assumed:"
         yield from (f"  {text}" for text in report.assumptions)
+    elif not report.figures:
+        yield "nothing is assumed: all of it is what the config says"
 
 
 def _derive(figure: Figure, depth: int) -> Iterator[str]:
@@ -110,7 +137,7 @@ def _derive(figure: Figure, depth: int) -> Iterator[str]:
     if figure.factors:
         yield f"{pad}  = {figure.formula()}"
         yield f"{pad}  = {figure.numbers()}" + _human(figure)
-    elif figure.parts:
+    else:
         yield f"{pad}  = {figure.numbers()}" + _human(figure)
     for note in figure.notes:
         yield f"{pad}  {note}"
@@ -127,48 +154,16 @@ def _human(figure: Figure) -> str:
 
 
 def as_text(report: Report, *, width: int | None, color: bool, explain: bool = False) -> str:
-    """Text for a terminal of ``width`` columns, or (None) for a pipe: no colour, nothing cut."""
-    from io import StringIO
+    """Text for a terminal of ``width`` columns, or (None) for a pipe: no colour, nothing folded."""
+    from llmcalc.report.screen import fold, table_lines
 
-    from rich.console import Console
-
-    out = StringIO()
-    console = Console(
-        file=out, width=width or 1000, force_terminal=color, no_color=not color, highlight=False, markup=False,
-        emoji=False, soft_wrap=width is None,
-    )  # fmt: skip
+    lines: list[str] = []
     for line in report.headline:
-        console.print(line)
-    for table in report.tables:
-        console.print()
-        _rich_table(console, table)
+        lines += fold(line, width)
+    for table in filter(lambda table: table.rows, report.tables):
+        lines += ["", *table_lines(table, _shown(table, "  "), width, bold=color)]
     if explain:
-        console.print()
+        lines.append("")
         for line in derivation(report):
-            console.print(line)
-    return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
-
-
-def _rich_table(console: object, table: Table) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    assert isinstance(console, Console)
-    drawn = RichTable(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, title=table.title or None, title_justify="left"
-    )
-    for column in table.columns:
-        number = column.kind != "text"
-        drawn.add_column(Text(column.title), justify="right" if number else "left", no_wrap=number, overflow="fold")
-    for index, row in enumerate(table.rows):
-        pad = "  " * table.indents[index] if table.indents else ""
-        drawn.add_row(*_cells(row, table.columns, pad))
-    console.print(drawn)
-
-
-def _cells(row: tuple[Cell, ...], columns: tuple[Column, ...], pad: str) -> Iterator[str]:
-    for index, (cell, column) in enumerate(zip(row, columns, strict=True)):
-        text = show(cell, column.kind)
-        yield pad + text if index == 0 else text
+            lines += fold(line, width)
+    return "".join(line.rstrip() + "\n" for line in lines)

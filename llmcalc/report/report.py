@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from llmcalc.figure import Figure
 
 SCHEMA = "llmcalc/1"
-Kind = Literal["text", "count", "bytes", "params", "bandwidth", "rate"]
+Kind = Literal["text", "count", "bytes", "params", "bandwidth", "rate", "share"]
 Cell = str | int | float | None
 
 

@@ -18,14 +18,15 @@ from llmcalc.sources.raw import Provenance, RawConfig, Tensor
 
 __all__ = ["Provenance", "RawConfig", "Tensor", "resolve"]
 
-_SUFFIXES: Final = (".json", ".gguf")
+_SUFFIXES: Final = (".json", ".gguf", ".safetensors")
 _REPO: Final = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 
 
 def resolve(ref: str, *, source: str | None = None) -> RawConfig:
     """The config that ``ref`` names, with its provenance and what is odd about it.
 
-    Args: ref: ``-``, a path, a bare name of the catalogue, ``org/name`` or ``org/name@revision``.
+    Args: ref: ``-``, a path, a bare name of the catalogue, ``org/name`` or ``org/name@revision``, also as the Hub's
+        address of it.
         source: one of catalog, local, hub, gguf, stdin, where the spelling shall not decide.
     Raises: SourceError (NotFoundError, GatedError, OfflineError, MalformedConfigError), or InvalidInputError for a
         source of another name.
@@ -34,6 +35,7 @@ def resolve(ref: str, *, source: str | None = None) -> RawConfig:
         raise InvalidInputError(f"--source {source!r:.40}: expected catalog, local, hub or gguf")
     if not ref.strip():
         raise NotFoundError("no model is named: it is an empty string", "llmcalc models lists the names")
+    ref = _without_address(ref)
     kind = source or _kind(ref)
     if kind == "catalog":
         return _read_catalogue(ref)
@@ -50,12 +52,23 @@ def resolve(ref: str, *, source: str | None = None) -> RawConfig:
     return local.read_stdin() if ref == "-" or kind == "stdin" else local.read_local(ref)
 
 
+def _without_address(ref: str) -> str:
+    """The repository that an address of the Hub names; anything else as it is."""
+    if ":" not in ref and ".co/" not in ref.lower():  # most spellings: the module is not loaded for them
+        return ref
+    from llmcalc.sources.links import is_link, read_link
+
+    return read_link(ref.strip()) if is_link(ref.strip()) and not _exists(ref) else ref
+
+
 def _kind(ref: str) -> str:
     """The source that the spelling names; ``repo`` for org/name, which three sources may have."""
     if ref == "-":
         return "stdin"
     name, at, _ = ref.partition("@")
     suffixed = ref.lower().endswith(_SUFFIXES)
+    if at and "/" in ref and _exists(ref):
+        return "local"
     if _REPO.fullmatch(name) and not suffixed:
         return "hub" if at else "repo"
     if suffixed or ref.startswith((".", "~")) or "/" in name or os.sep in name:
@@ -64,12 +77,12 @@ def _kind(ref: str) -> str:
 
 
 def _read_repo(ref: str) -> RawConfig:
-    """``org/name``: a folder here, else a catalogue model's own hub id, else the Hub."""
-    if os.path.isdir(ref):
+    """``org/name``: a folder or file here, else a catalogue model's own hub id, else the Hub."""
+    if _exists(ref):
         from llmcalc.sources.local import read_local
 
         raw = read_local(ref)
-        note = f"{ref} is read as the folder of that name here; --source hub asks the Hub instead"
+        note = f"{ref} is read as the {_what(ref)} of that name here; --source hub asks the Hub instead"
         return replace(raw, warnings=(note, *raw.warnings))
     entry = catalogue.find_hub_id(ref)
     return catalogue.read(entry, ref) if entry else _read_hub(ref)
@@ -80,9 +93,9 @@ def _read_catalogue(ref: str) -> RawConfig:
         return catalogue.read_named(ref)
     except NotFoundError as error:
         if _exists(ref):
-            kind = "folder" if os.path.isdir(ref) else "file"
-            path = ref if os.path.isabs(ref) else f".{os.sep}{ref}"
-            error.hint = f"a {kind} of that name is here: write it as {path}"
+            bare = _kind(ref) == "catalog"
+            way = f"write it as .{os.sep}{ref}" if bare else "leave out --source catalog, or write --source local"
+            error.hint = f"a {_what(ref)} of that name is here: {way}"
         raise
 
 
@@ -96,6 +109,10 @@ def _read_hub(ref: str) -> RawConfig:
         if near and "catalogue" not in error.hint:
             error.hint += f"; the catalogue has {' and '.join(near)}, which need no network"
         raise
+
+
+def _what(path: str) -> str:
+    return "folder" if os.path.isdir(path) else "file"
 
 
 def _exists(ref: str) -> bool:

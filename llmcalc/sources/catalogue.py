@@ -13,6 +13,8 @@ from llmcalc.errors import NotFoundError
 from llmcalc.sources.raw import RawConfig
 from llmcalc.sources.text import parse_config
 
+SHORTEST_WORD: Final = 3
+CLOSE_WORD: Final = 0.75  # one letter in four
 FOLDER: Final = Path(__file__).parent.parent / "data" / "models"
 
 
@@ -128,17 +130,32 @@ def not_found(name: str) -> NotFoundError:
 
 
 def suggestions(name: str, count: int = 4, *, cutoff: float = 0.6) -> list[str]:
-    """The closest names of the catalogue, the best first; hub ids where a hub id was asked."""
+    """The closest names of the catalogue, the best first; hub ids where a hub id was asked.
+
+    None that begins with another word: a model of another maker is no help.
+    """
     from difflib import get_close_matches
 
     if len(name) > 200:
         return []
     if "/" in name:
-        table = {hub.lower(): hub for entry in entries() for hub in entry.hub_ids}
+        every = [(hub.lower(), hub, hub) for entry in entries() for hub in entry.hub_ids]
         asked = name.lower()
     else:
-        table = {squashed(name): entry.name for entry in entries() for name in (*entry.aliases, entry.name)}
+        every = [(squashed(known), known, e.name) for e in entries() for known in (*e.aliases, e.name)]
         asked = squashed(name)
+    table = {form: shown for form, known, shown in every if _same_word(name, known)}
     near = get_close_matches(asked, table, n=3 * count, cutoff=cutoff)
     begins = [known for known in table if asked and known.startswith(asked)]
     return list(dict.fromkeys(table[known] for known in (*begins[:2], *near)))[:count]
+
+
+def _same_word(asked: str, known: str) -> bool:
+    """Whether two names, or the names behind two owners, begin with the same word, a letter or two aside."""
+    from difflib import SequenceMatcher
+
+    one, other = (re.split("[^a-z]", name.strip().lower().rpartition("/")[2], maxsplit=1)[0] for name in (asked, known))
+    shorter, longer = sorted((one, other), key=len)
+    if len(shorter) >= SHORTEST_WORD and longer.startswith(shorter):
+        return True
+    return one == other or SequenceMatcher(None, one, other).ratio() >= CLOSE_WORD

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from llmcalc.errors import LlmcalcError, MalformedConfigError, NotFoundError, SourceError
+from llmcalc.errors import LlmcalcError, NotFoundError, SourceError
 from llmcalc.sources.raw import RawConfig
 from llmcalc.sources.text import NATIVE_HINT, base_hint, parse_config, read_bounded
 
@@ -41,7 +41,7 @@ def read_local(ref: str) -> RawConfig:
 
             return read_gguf(path)
         if path.suffix.lower() == ".safetensors" and path.exists():
-            raise MalformedConfigError(f"{ref}: weights, not a config", "name the folder that holds them")
+            return _read_beside(path, ref)
         return _read_file(path, ref)
     except LlmcalcError:
         raise
@@ -76,6 +76,18 @@ def _read_folder(path: Path, ref: str) -> RawConfig:
     if "adapter_config.json" in names:
         warnings = (*warnings, f"{path}: the adapter beside the model is not counted")
     return replace(raw, tensors=tensors, warnings=(*raw.warnings, *warnings))
+
+
+def _read_beside(path: Path, ref: str) -> RawConfig:
+    """A file of weights: the folder that holds it."""
+    folder = path.parent
+    if not (folder / "config.json").is_file():
+        raise NotFoundError(
+            f"{ref}: weights, and no config.json beside them in {folder}",
+            "name the model's config.json, or a folder that holds it with its weights",
+        )
+    raw = _read_folder(folder, ref)
+    return replace(raw, warnings=(f"{ref} is read as the folder that holds it, {folder}", *raw.warnings))
 
 
 def _no_config(path: Path, names: list[str]) -> SourceError:

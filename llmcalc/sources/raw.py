@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from llmcalc.arch.fields import SourceKind
@@ -22,7 +23,8 @@ class Provenance:
     """Where a config came from.
 
     ``ref`` is what was asked, ``name`` what to call the model, ``revision`` a commit of the Hub, ``sha256`` that of the
-    config's bytes, ``origin`` a sentence for people, ``date`` (YYYY-MM) when a shipped config was taken.
+    config's bytes, ``origin`` a sentence for people, ``date`` (YYYY-MM) when a shipped config was taken,
+    ``asked`` what a person changed about reading it (``set``, ``as``, ``source``).
     """
 
     name: str
@@ -32,6 +34,7 @@ class Provenance:
     sha256: str
     origin: str
     date: str | None = None
+    asked: Mapping[str, object] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def test_a_decoder_of_bert_has_the_masked_head_and_no_pooler() -> None:
     assert pair[0] == pair[1]
     config = {**config_of("bert").to_dict(), "architectures": ["BertLMHeadModel"], "is_decoder": True}
     architecture = read_config(config)
-    names = {placed.name for placed in architecture.weights}
+    names = {placed.weight.name for placed in architecture.weights}
     assert "cls.predictions.transform.dense.weight" in names
     assert not any("pooler" in name for name in names)
     assert any("is_decoder" in text for text in architecture.warnings)

@@ -198,10 +198,10 @@ def stack(found: Stack, widths: Widths) -> Stack:
 
 def own_inputs(stem: tuple[Named, ...], layers: int) -> tuple[Named, ...]:
     """The stem with tables of per-layer inputs as wide as so many layers need."""
-    sizes = [named.spec.size for named in stem if named.name == NORM and isinstance(named.spec, Norm)]
+    sizes = [named.spec.size for named in stem if named.name.endswith(NORM) and isinstance(named.spec, Norm)]
     out = []
     for name, found in stem:
-        field = {TABLE: "width", PROJECTION: "outputs"}.get(name)
+        field = {TABLE: "width", PROJECTION: "outputs"}.get(name.rpartition(".")[2])
         wide = {field: layers * sizes[0]} if field else {}
         out.append(Named(name, replace(found, **wide)))  # type: ignore[type-var]
     return tuple(out)

@@ -22,7 +22,7 @@ from reference_model.sampling import distribution, losses, perplexity, speculate
 
 
 def near(found: Tensor, expected: object, places: int = 6) -> None:
-    difference = (found.detach().double() - torch.as_tensor(expected, dtype=torch.float64)).abs().max()
+    difference = (found.double() - torch.as_tensor(expected, dtype=torch.float64)).detach().abs().max()
     assert float(difference) <= 0.51 * 10**-places  # figures are printed rounded
 
 

@@ -116,9 +116,10 @@ def test_gguf_file(tmp_path: Path) -> None:
     assert "version 9" in refused(path, MalformedConfigError)
 
 
-def test_weights_are_not_a_config(folder: Path) -> None:
+def test_weights_without_a_config(folder: Path) -> None:
     path = write(folder / "model.safetensors", "x")
-    assert "name the folder" in refused(path, MalformedConfigError)
+    (folder / "config.json").unlink()
+    assert "weights, and no config.json beside them" in refused(path)
 
 
 def test_headers_of_one_file(folder: Path) -> None:

@@ -45,6 +45,8 @@ def read_config(
     notes = Notes()
     fields = Fields(data, model_type=model_type, where=where, notes=notes, overrides=overrides)
     fields.ignore("model_type")
+    if as_family is not None:
+        _tell_forced(data, where, model_type, notes)
     module = registry.WRAPPERS.get(model_type) or registry.READERS[model_type]
     try:
         architecture = reader(module)(fields)
@@ -92,7 +94,7 @@ def quantization(fields: Fields) -> tuple[Mapping[str, object] | None, str]:
 def family_of(data: Mapping[str, object], where: str, as_family: str | None) -> str:
     """The model_type to read a config as: ``--as``, the config's own, or what its class name implies."""
     if as_family is not None:
-        known = registry.ALIASES.get(as_family, as_family)
+        known = _spelled(as_family)
         if known not in registry.READERS and known not in registry.WRAPPERS:
             raise UnsupportedArchitectureError(f"--as {as_family}: no such family", _close(as_family))
         return known
@@ -110,6 +112,29 @@ def family_of(data: Mapping[str, object], where: str, as_family: str | None) -> 
     if known not in registry.READERS and known not in registry.WRAPPERS:
         raise UnsupportedArchitectureError(f"{where}: model_type {found!r} is not known", _close(found))
     return known
+
+
+def _spelled(name: str) -> str:
+    """The family of that name; case and ``-`` for ``_`` do not matter where no family is spelled so."""
+    known = {*registry.ALIASES, *registry.READERS, *registry.WRAPPERS}
+    if name not in known:
+        folded = {_folded(family): family for family in sorted(known)}
+        name = folded.get(_folded(name), name)
+    return registry.ALIASES.get(name, name)
+
+
+def _folded(name: str) -> str:
+    return name.strip().lower().replace("-", "_")
+
+
+def _tell_forced(data: Mapping[str, object], where: str, model_type: str, notes: Notes) -> None:
+    """A warning where ``--as`` reads a config otherwise than its own, known model_type would."""
+    try:
+        own = family_of(data, where, None)
+    except UnsupportedArchitectureError:
+        return
+    if own != model_type:
+        notes.warn(f"read as {model_type} because --as says so; the config's own family {own} is known here")
 
 
 def _close(name: str) -> str:

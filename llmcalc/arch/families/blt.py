@@ -8,7 +8,8 @@ from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import FULL, SOURCE, Norm, Scope
 from llmcalc.arch.embedding import Embedding, Head, Projection
 from llmcalc.arch.families.build import block, dtype_of, positions_text, table, tied
-from llmcalc.arch.families.dense import LLAMA, attention
+from llmcalc.arch.families.dense import attention
+from llmcalc.arch.families.layouts import LLAMA
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer, Named, Stack, Sublayer
@@ -44,15 +45,16 @@ def read(fields: Fields) -> Architecture:
         "model.local_encoder.embed_tokens", Embedding(small.integer("vocab_size"), small.integer("hidden_size"))
     )
     stem = (tokens, _hashes(fields, small), *_joints(fields, small, large, last))
-    rows = last.integer("vocab_size")
+    rows = (fields if fields.has("vocab_size") else last).integer("vocab_size")
     tail = (Named("model.local_decoder.norm", Norm(d)), Named("lm_head", Head(rows, d)))
     ties = (("lm_head.weight", f"{tokens.name}.weight"),) if tied(fields) else ()
+    cuts = fields.flag("patch_in_forward", null=True)
     stack = Stack("decoder", "model.layers", (*_crossed(first, small), *middle, *_crossed(end, last)), stem, tail)
     for part in (fields, small, large, last, cutter):
         part.ignore(*INERT)
     return Architecture(
-        model_type=fields.model_type, decoder=stack, encoder=patcher(cutter), ties=ties, hidden_size=d,
-        vocab_size=rows, max_position_embeddings=fields.optional("max_position_embeddings"),
+        model_type=fields.model_type, decoder=stack, encoder=patcher(cutter) if cuts else None, ties=ties,
+        hidden_size=d, vocab_size=rows, max_position_embeddings=fields.optional("max_position_embeddings"),
         tie_word_embeddings=bool(ties), positions=positions_text(stack.layers, stem), dtype=dtype_of(fields, small),
     )  # fmt: skip
 

@@ -49,11 +49,18 @@ def divide(fields: Fields, whole: int, parts: int, what: str) -> int:
     return whole // parts
 
 
+# Classes whose own defaults do not divide: the width of a head is rounded down.
+ROUNDED = ("glm4_moe", "glm4v_moe_text", "qwen3_omni_moe_text")
+
+
 def head_width(fields: Fields, hidden_size: int, heads: int) -> int:
     """``head_dim`` as given or as the class has it, else the width divided by the heads."""
     width = fields.optional("head_dim")
     if width is not None:
         return width
+    if fields.model_type in ROUNDED and hidden_size % heads:
+        fields.notes.warn(f"{fields.label('head_dim')} is not given: hidden_size / num_attention_heads is rounded down")
+        return max(1, hidden_size // heads)
     return divide(fields, hidden_size, heads, "hidden_size / num_attention_heads (head_dim is not given)")
 
 

@@ -52,8 +52,8 @@ def ratios(fields: Fields, layers: int) -> list[int]:
     if given is None:
         types = fields.strings("layer_types")
         if types is None:
-            # The class alternates: two heavy layers, then sparse and heavy in turn.
-            return [HEAVY_RATE if i < 2 or i % 2 else SPARSE_RATE for i in range(layers)]
+            fields.notes.warn("compress_ratios is not given: two heavy layers, then heavy and sparse ones in turn")
+            return [SPARSE_RATE if i > 2 and i % 2 else HEAVY_RATE for i in range(layers)]
         given = [TYPES.get(kind, -1) for kind in types]
     if len(given) < layers:
         raise fields.wrong("compress_ratios", f"{len(given)} entries", f"one for each of {layers} layers")
@@ -89,11 +89,12 @@ def experts(fields: Fields, d: int, *, hashed: bool) -> MixtureOfExperts:
     """Experts of every layer; the first layers route by a stored table instead of a learned balance."""
     count, width = fields.integer("num_experts"), fields.integer("moe_intermediate_size")
     act = fields.text("hidden_act", null="silu")
-    shared = fields.integer("n_shared_experts", null=0, low=0) * width
+    fields.ignore("n_shared_experts")  # the class has one, whatever the file says
+    shared = FeedForward(d, width, True, act, fields.flag("mlp_bias"))
     correction: Literal["none", "buffer"] = "none" if hashed else "buffer"
     return MixtureOfExperts(
         d, count, active(fields, count), width, True, act, correction=correction,
-        shared=FeedForward(d, shared, True, act) if shared else None,
+        shared=shared,
         hash_vocab=fields.integer("vocab_size") if hashed else 0, router_dtype="fp32",
     )  # fmt: skip
 

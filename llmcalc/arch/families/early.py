@@ -6,7 +6,8 @@ from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Extra, Norm, Weight
 from llmcalc.arch.embedding import Projection
 from llmcalc.arch.families.build import block, decoder, embed, head_width, rms, table
-from llmcalc.arch.families.dense import Layout, attention
+from llmcalc.arch.families.dense import attention
+from llmcalc.arch.families.layouts import Layout
 from llmcalc.arch.families.windows import layer_scopes
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields

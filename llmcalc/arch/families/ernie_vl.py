@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from llmcalc.arch.base import Spec, Weight, prefixed
 from llmcalc.arch.families.build import block, decoder, rms
-from llmcalc.arch.families.dense import Layout, attention
-from llmcalc.arch.families.moe import typed
+from llmcalc.arch.families.dense import attention
+from llmcalc.arch.families.layouts import Layout
+from llmcalc.arch.families.placements import typed
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture

@@ -6,8 +6,10 @@ from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import FULL, Scope, Spec
 from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, divide, rms
-from llmcalc.arch.families.dense import Layout, attention
+from llmcalc.arch.families.dense import attention
 from llmcalc.arch.families.hybrid import every, kinds, mtp_head, state_dtype
+from llmcalc.arch.families.layouts import Layout
+from llmcalc.arch.families.placements import qwen_step
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.linear import GatedDelta
@@ -40,13 +42,11 @@ def delta(fields: Fields, d: int) -> GatedDelta:
     )  # fmt: skip
 
 
-def feed_forward(fields: Fields, d: int, index: int) -> Spec:
+def feed_forward(fields: Fields, d: int, *, sparse: bool) -> Spec:
     """Experts with a gated shared one, or a dense feed-forward in the layers (or classes) without."""
     act = fields.text("hidden_act")
     experts = 0 if fields.model_type == "qwen3_5_text" else fields.integer("num_experts", low=0)
-    dense_only = fields.integers("mlp_only_layers") or []
-    step = fields.integer("decoder_sparse_step", null=1)
-    if not experts or index in dense_only or (index + 1) % step:
+    if not experts or not sparse:
         return FeedForward(d, fields.integer("intermediate_size"), activation=act)
     shared = fields.integer("shared_expert_intermediate_size", low=0)
     return forward.routed(fields, MixtureOfExperts(
@@ -62,10 +62,12 @@ def qwen(fields: Fields) -> Architecture:
     period = fields.integer("full_attention_interval", null=4)
     types = kinds(fields, count, every(count, period, period - 1), ("linear", "full"))
     norm, full, linear = rms(d, fields, offset=True), attention(fields, QWEN, d), delta(fields, d)
+    sparse = qwen_step(fields, count)
+    ffns = {flag: feed_forward(fields, d, sparse=flag) for flag in set(sparse)}
     made: dict[tuple[str, Spec], Layer] = {}
 
     def layer(kind: str, index: int) -> Layer:
-        ffn = feed_forward(fields, d, index)
+        ffn = ffns[sparse[index]]
         if (kind, ffn) not in made:
             name = "self_attn" if kind == "full" else "linear_attn"
             made[kind, ffn] = block(full if kind == "full" else linear, ffn, norm, mixer_name=name)
@@ -92,7 +94,7 @@ def lara_mini(fields: Fields) -> Architecture:
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     cycle = ("linear", "sliding", "linear", "full", "sliding")
     types = kinds(fields, count, [cycle[index % 5] for index in range(count)], ("linear", "sliding", "full"))
-    norm, ffn = rms(d, fields), feed_forward(fields, d, 0)
+    norm, ffn = rms(d, fields), feed_forward(fields, d, sparse=qwen_step(fields, 1)[0])
     layers: dict[str, Layer] = {}
     for kind in dict.fromkeys(types):
         if kind == "linear":

@@ -48,16 +48,15 @@ def places(fields: Fields, layers: int) -> list[Place]:
         raise InvalidInputError(f"{fields.where}: num_kv_shared_layers = {shared} of num_hidden_layers = {layers}")
     widths = fields.per_layer("intermediate_size", layers, low=1)
     double = fields.flag("use_double_wide_mlp")
+    owners = {sliding[index]: index for index in range(first)}
     out = []
     for index in range(layers):
         source = None
         if index >= first:
-            owners = [i for i in range(first) if sliding[i] == sliding[index]]
-            if not owners:
+            source = owners.get(sliding[index])
+            if source is None:
                 raise InvalidInputError(f"{fields.where}: layer {index} shares a cache that no layer of its kind owns")
-            source = owners[-1]
-        width = widths[index] * (2 if double and source is not None else 1)
-        out.append(Place(sliding[index], source, width, forward.sparsity(fields, index)))
+        out.append(Place(sliding[index], source, widths[index] * (2 if double and source is not None else 1)))
     return out
 
 

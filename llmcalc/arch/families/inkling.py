@@ -7,7 +7,8 @@ from llmcalc.arch.base import FULL, Extra, Scope, Spec, Weight
 from llmcalc.arch.convolved import ConvolvedAttention
 from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, embed, layer_types, rms
-from llmcalc.arch.families.moe import active, typed
+from llmcalc.arch.families.moe import active
+from llmcalc.arch.families.placements import typed
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Call, Layer, Named
@@ -37,7 +38,8 @@ def kinds(fields: Fields, count: int) -> list[bool]:
     types, local = layer_types(fields, count), fields.integers("local_layer_ids")
     if types is not None:
         return [kind in ("hybrid_sliding", "sliding_attention") for kind in types]
-    return [bool((index + 1) % 6) if local is None else index in local for index in range(count)]
+    chosen = set(local or ())
+    return [bool((index + 1) % 6) if local is None else index in chosen for index in range(count)]
 
 
 def mixer(fields: Fields, d: int, *, slides: bool, second: bool = False) -> ConvolvedAttention:

@@ -8,8 +8,9 @@ from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Spec
 from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, rms
-from llmcalc.arch.families.dense import Layout, attention
+from llmcalc.arch.families.dense import attention
 from llmcalc.arch.families.hybrid import every, kinds, mamba1, mamba2, scaled
+from llmcalc.arch.families.layouts import Layout
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer, Parallel, Sublayer
@@ -62,7 +63,7 @@ def bamba(fields: Fields) -> Architecture:
     """Mamba-2, attention where ``attn_layer_indices`` says so, a dense feed-forward in each layer."""
     fields.ignore("attn_rotary_emb")
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
-    chosen = fields.integers("attn_layer_indices") or []
+    chosen = set(fields.integers("attn_layer_indices") or ())
     rule = ["full" if index in chosen else "linear" for index in range(count)]
     bias = fields.flag("mlp_bias")
     ffn = FeedForward(d, fields.integer("intermediate_size"), activation=fields.text("hidden_act"), bias=bias)

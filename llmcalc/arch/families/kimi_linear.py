@@ -64,7 +64,8 @@ def numbered(fields: Fields, count: int) -> list[str]:
         return ["full" if index and kind == "full" else "linear" for index, kind in enumerate(every(count, 4, 0))]
     if sorted(full + linear) != list(range(1, count + 1)):
         raise fields.wrong("linear_attn_config", "not a partition", f"each of the layers 1 to {count} in one list")
-    return ["full" if index + 1 in full else "linear" for index in range(count)]
+    chosen = set(full)
+    return ["full" if index + 1 in chosen else "linear" for index in range(count)]
 
 
 def latent(fields: Fields, d: int) -> LatentAttention:

@@ -8,8 +8,10 @@ from typing import Literal
 from llmcalc.arch.base import Norm, Spec
 from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, divide, rms, rope
-from llmcalc.arch.families.moe import Experts, Placement, after_first, experts, typed
+from llmcalc.arch.families.layouts import Switch, switch
+from llmcalc.arch.families.moe import Experts, experts
 from llmcalc.arch.families.mtp import mtp_stack
+from llmcalc.arch.families.placements import Placement, after_first, typed
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.latent import Indexer, LatentAttention
@@ -24,11 +26,11 @@ class LatentFamily:
     correction: Literal["none", "buffer"] = "buffer"
     indexed: bool = False
     post_moe_norm: bool = False
-    mlp_bias: bool | str = False
+    mlp_bias: Switch = False
 
 
 FAMILIES: dict[str, LatentFamily] = {
-    "deepseek_v2": LatentFamily(correction="none"),
+    "deepseek_v2": LatentFamily(correction="none", mlp_bias="?mlp_bias"),
     "deepseek_v3": LatentFamily(),
     "kimi_k2": LatentFamily(),
     "deepseek_v32": LatentFamily(typed, indexed=True),
@@ -37,7 +39,7 @@ FAMILIES: dict[str, LatentFamily] = {
     "mistral4": LatentFamily(correction="none"),
     "sarvam_mla": LatentFamily(),
     "axk1": LatentFamily(typed, post_moe_norm=True),
-    "minicpm3": LatentFamily(None),
+    "minicpm3": LatentFamily(None, mlp_bias="?mlp_bias"),
     "youtu": LatentFamily(None),
 }
 
@@ -100,7 +102,7 @@ def read(fields: Fields) -> Architecture:
 
 def mark_inert(fields: Fields, family: LatentFamily, sparse: list[bool]) -> None:
     """Keys that the lists above stand for, or that this class never looks at."""
-    fields.ignore("first_k_dense_replace", "moe_layer_freq", "moe_router_dtype", "dim_model_base")
+    fields.ignore("first_k_dense_replace", "moe_layer_freq", "moe_router_dtype", "dim_model_base", "mlp_bias")
     if family.indexed:
         fields.ignore("layer_types", "index_share_for_mtp_iteration", "index_topk_freq", "index_topk_pattern")
         fields.ignore("index_skip_topk_offset")
@@ -128,10 +130,14 @@ class Maker:
     def ffn(self, sparse: bool) -> Spec:
         """The feed-forward of a dense or a sparse layer."""
         if sparse:
-            table = Experts(shared="count", correction=self.family.correction, fp32_router=True)
+            table = Experts(
+                shared="count", correction=self.family.correction, fp32_router=True, shared_bias=self.family.mlp_bias
+            )
             return experts(self.fields, table, self.d)
         act = self.fields.text("hidden_act", null="silu")
-        return FeedForward(self.d, self.fields.integer("intermediate_size"), True, act, self.fields.flag("mlp_bias"))
+        return FeedForward(
+            self.d, self.fields.integer("intermediate_size"), True, act, switch(self.fields, self.family.mlp_bias)
+        )
 
 
 # Which checkpoints repeat the embedding and the head in their MTP layer (layers.md's published totals):

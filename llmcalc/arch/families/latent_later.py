@@ -11,7 +11,8 @@ from llmcalc.arch.families.deepseek_v4 import head_site, residual
 from llmcalc.arch.families.hybrid import every, named_kinds
 from llmcalc.arch.families.kimi_linear import delta
 from llmcalc.arch.families.latent import indexer, indexer_kinds, latent
-from llmcalc.arch.families.moe import Experts, experts, typed
+from llmcalc.arch.families.moe import Experts, experts
+from llmcalc.arch.families.placements import typed
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.latent import Indexer, LatentAttention

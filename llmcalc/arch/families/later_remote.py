@@ -14,7 +14,7 @@ from llmcalc.arch.embedding import Projection
 from llmcalc.arch.factored import FactoredAttention
 from llmcalc.arch.families import dense, longcat, moe
 from llmcalc.arch.families.build import block, decoder, divide, head_width, rms, rope, table
-from llmcalc.arch.families.dense import GEMMA, LLAMA, Layout
+from llmcalc.arch.families.layouts import GEMMA, LLAMA, Layout
 from llmcalc.arch.families.moe import Experts, experts
 from llmcalc.arch.families.varied import step_sparse
 from llmcalc.arch.ffn import FeedForward

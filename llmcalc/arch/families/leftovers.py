@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from llmcalc.arch.aliases import ALIASES
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.harmless import harmless
 from llmcalc.errors import UnsupportedLayerError
@@ -37,12 +38,18 @@ def refuse_structural(fields: Fields) -> None:
     """
     for block in blocks(fields):
         for key, plain in STRUCTURAL.items():
-            if key in block.data and key not in block.read and block.data[key] not in plain:
+            if key in block.data and key not in block.read and block.data[key] not in plain and not _known(block, key):
                 raise UnsupportedLayerError(
                     f"{block.where}: {block.label(key)} is {block.data[key]!r:.60}, a layout that the reader of "
                     f"{block.model_type or fields.model_type} does not know",
                     "read it as a family that has it with --as FAMILY",
                 )
+
+
+def _known(block: Fields, key: str) -> bool:
+    """Whether the class has the field, in any spelling: then this config has a reason not to need it."""
+    group = next(({name, *others} for name, others in ALIASES.items() if key == name or key in others), {key})
+    return bool(group & {*block.defaults.values, *block.defaults.spellings, *block.read})
 
 
 def unread_warning(fields: Fields) -> str | None:

@@ -6,8 +6,9 @@ from llmcalc.arch.base import FULL, Norm, Scope, Spec
 from llmcalc.arch.conv import ShortConv
 from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, embed, rms
-from llmcalc.arch.families.dense import Layout, attention
+from llmcalc.arch.families.dense import attention
 from llmcalc.arch.families.hybrid import kinds
+from llmcalc.arch.families.layouts import Layout
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer
@@ -28,10 +29,12 @@ def read(fields: Fields) -> Architecture:
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     types = kinds(fields, count, rule(fields, count), ("conv", "full", "sliding"))
     fields.ignore("full_attn_idxs", "sliding_window", "conv_L_cache", "conv_bias")
+    first = fields.integer("num_dense_layers", low=0) if fields.model_type == "lfm2_moe" else count
+    dense, experts = feed_forward(fields, d, sparse=False), feed_forward(fields, d, sparse=first < count)
     made: dict[tuple[str, Spec], Layer] = {}
     layers = []
     for index, kind in enumerate(types):
-        ffn = feed_forward(fields, d, index)
+        ffn = dense if index < first else experts
         if (kind, ffn) not in made:
             made[kind, ffn] = layer(fields, d, kind, ffn, rms(d, fields))
         layers.append(made[kind, ffn])
@@ -45,8 +48,9 @@ def rule(fields: Fields, count: int) -> list[str]:
     """The class's own order where the file lists no kinds."""
     if fields.model_type == "lfm3":
         return ["full" if i % 4 == 2 else "sliding" if i % 4 == 0 and i else "conv" for i in range(count)]
-    chosen = fields.integers("full_attn_idxs")
-    return ["full" if chosen is None or index in chosen else "conv" for index in range(count)]
+    given = fields.integers("full_attn_idxs")
+    chosen = set(range(count) if given is None else given)
+    return ["full" if index in chosen else "conv" for index in range(count)]
 
 
 def layer(fields: Fields, d: int, kind: str, ffn: Spec, norm: Norm) -> Layer:
@@ -63,11 +67,11 @@ def layer(fields: Fields, d: int, kind: str, ffn: Spec, norm: Norm) -> Layer:
     return block(attention(fields, layout, d, scope), ffn, norm, ffn_name="feed_forward", names=names)
 
 
-def feed_forward(fields: Fields, d: int, index: int) -> Spec:
+def feed_forward(fields: Fields, d: int, *, sparse: bool) -> Spec:
     """A gated feed-forward, or from ``num_dense_layers`` on experts with a stored balancing term."""
     if fields.model_type != "lfm2_moe":
         return FeedForward(d, width(fields))
-    if index < fields.integer("num_dense_layers", low=0):
+    if not sparse:
         return FeedForward(d, fields.integer("intermediate_size"))
     return forward.routed(fields, MixtureOfExperts(
         d, fields.integer("num_experts"), fields.integer("num_experts_per_tok"),

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, head_width, layer_types, rms
-from llmcalc.arch.families.dense import Layout, attention
+from llmcalc.arch.families.dense import attention
 from llmcalc.arch.families.hybrid import named_kinds, state_dtype
+from llmcalc.arch.families.layouts import Layout
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.linear import DecayAttention
 from llmcalc.arch.model import Architecture

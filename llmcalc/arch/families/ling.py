@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from llmcalc.arch.base import Spec
 from llmcalc.arch.families.build import block, decoder, head_width, layer_types, rms, rope
-from llmcalc.arch.families.dense import Layout, attention
+from llmcalc.arch.families.dense import attention
 from llmcalc.arch.families.hybrid import mtp_head, named_kinds, state_dtype
+from llmcalc.arch.families.layouts import Layout
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.latent import LatentAttention
@@ -24,7 +25,7 @@ INERT = (
 
 
 def read(fields: Fields) -> Architecture:
-    """Linear layers in groups, the last of each group (and what is left over at the end) full."""
+    """Linear layers in groups, the last of each group full."""
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     mixers: dict[str, Spec] = {"linear": linear(fields, d), "full": full(fields, d)}
     norm, types = rms(d, fields), order(fields, count)
@@ -52,7 +53,8 @@ def order(fields: Fields, count: int) -> list[str]:
     if types is not None:
         return named_kinds(fields, types, ("linear", "full"))
     group = fields.integer("layer_group_size")
-    rest = count // group * group
+    # Ling-2.5's own code makes what is left past the last whole group full; the library's class does not.
+    rest = count if delta_rule(fields) else count // group * group
     return ["full" if (index + 1) % group == 0 or index >= rest else "linear" for index in range(count)]
 
 

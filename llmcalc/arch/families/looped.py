@@ -8,7 +8,8 @@ from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Extra, Norm, Scope, Weight
 from llmcalc.arch.families import windows
 from llmcalc.arch.families.build import block, decoder, head_width, rope
-from llmcalc.arch.families.dense import Layout, attention
+from llmcalc.arch.families.dense import attention
+from llmcalc.arch.families.layouts import Layout
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Call, Named

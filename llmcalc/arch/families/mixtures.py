@@ -18,7 +18,8 @@ from llmcalc.arch.families.build import (
     rms,
     rope,
 )
-from llmcalc.arch.families.moe import Experts, active, after_first, experts, llama4_step, typed
+from llmcalc.arch.families.moe import Experts, active, experts
+from llmcalc.arch.families.placements import after_first, llama4_step, typed
 from llmcalc.arch.families.windows import by_type
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
@@ -81,7 +82,7 @@ def mimo(fields: Fields) -> Architecture:
     """MiMo-V2-Flash: sliding layers with heads, widths and sinks of their own; keys wider than values."""
     d, count = fields.integer("hidden_size"), fields.integer("num_hidden_layers")
     norm = rms(d, fields)
-    fields.ignore("attention_chunk_size", "attention_bias", "n_shared_experts", "sliding_window")
+    fields.ignore("attention_chunk_size", "n_shared_experts", "sliding_window")
     pattern = fields.integers("hybrid_layer_pattern")
     types = layer_types(fields, count)
     if pattern is not None:
@@ -125,9 +126,10 @@ def mimo_attention(fields: Fields, d: int, *, sliding: bool) -> Attention:
     earlier = fields.integer("sliding_window_size") if isinstance(window, int) else fields.integer("sliding_window") - 1
     sinks = fields.flag(f"add_{'swa' if sliding else 'full'}_attention_sink_bias", null=sliding)
     theta = fields.number("swa_rope_theta", null=10_000.0) if sliding else None
-    width = size("head_dim")
+    width, bias = size("head_dim"), fields.flag("attention_bias")
     return Attention(
-        d, h, kv, width, size("v_head_dim"), Scope("sliding", earlier) if sliding else FULL, sinks=sinks,
+        d, h, kv, width, size("v_head_dim"), Scope("sliding", earlier) if sliding else FULL,
+        q_bias=bias, k_bias=bias, v_bias=bias, sinks=sinks,
         positions=rope(fields, width, "sliding_attention" if sliding else "full_attention", theta),
     )  # fmt: skip
 

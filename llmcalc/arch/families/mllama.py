@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from llmcalc.arch.base import IMAGE, Extra, Weight
 from llmcalc.arch.families.build import block, decoder, embed, rms
-from llmcalc.arch.families.dense import LAYOUTS, attention, feed_forward
+from llmcalc.arch.families.dense import attention, feed_forward
+from llmcalc.arch.families.layouts import LAYOUTS
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Named
 

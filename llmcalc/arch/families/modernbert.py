@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import BIDIRECTIONAL, Norm, Scope
-from llmcalc.arch.embedding import Projection
 from llmcalc.arch.families.build import (
     SLIDING,
     divide,

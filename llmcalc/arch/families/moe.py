@@ -2,93 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from llmcalc.arch.base import Norm, Scope, Spec, Weight
 from llmcalc.arch.families import forward, windows
 from llmcalc.arch.families.build import block, decoder
-from llmcalc.arch.families.dense import (
-    LLAMA,
-    QWEN3,
-    Layout,
-    Switch,
-    attention,
-    feed_forward,
-    norm_of,
-    refuse,
-    style_of,
-    switch,
-)
+from llmcalc.arch.families.dense import attention, feed_forward, norm_of, refuse, style_of
+from llmcalc.arch.families.layouts import LLAMA, QWEN3, Layout, Switch, switch
 from llmcalc.arch.families.mtp import mtp_stack
+from llmcalc.arch.families.placements import Placement, after_first, all_sparse, ernie_interval, flags, qwen_step, typed
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer, Stack
 from llmcalc.arch.moe import MixtureOfExperts
 from llmcalc.errors import InvalidInputError, UnsupportedLayerError
-
-Placement = Callable[[Fields, int], list[bool]]
-
-
-# -- which layers are sparse -------------------------------------------------------------------------------------
-
-
-def all_sparse(_fields: Fields, layers: int) -> list[bool]:
-    """Every layer has experts."""
-    return [True] * layers
-
-
-def after_first(fields: Fields, layers: int) -> list[bool]:
-    """DeepSeek: dense up to ``first_k_dense_replace``, then one in ``moe_layer_freq``, which may be a list of flags."""
-    freq = fields.raw("moe_layer_freq")
-    if isinstance(freq, list):
-        return [bool(flag) for flag in fields.per_layer("moe_layer_freq", layers)]
-    first = fields.integer("first_k_dense_replace", "num_dense_layers", null=0, low=0)
-    every = fields.integer("moe_layer_freq", null=1)
-    return [index >= first and index % every == 0 for index in range(layers)]
-
-
-def qwen_step(fields: Fields, layers: int) -> list[bool]:
-    """Qwen: layer i where (i + 1) is a multiple of ``decoder_sparse_step`` and i is not in ``mlp_only_layers``."""
-    step, dense = fields.integer("decoder_sparse_step", null=1), set(fields.integers("mlp_only_layers") or ())
-    return [(index + 1) % step == 0 and index not in dense for index in range(layers)]
-
-
-def ernie_interval(fields: Fields, layers: int) -> list[bool]:
-    """ERNIE: (i + 1) a multiple of ``moe_layer_interval`` between start and end, end -1 meaning the last layer."""
-    start, end = (
-        fields.integer("moe_layer_start_index", null=0, low=0),
-        fields.integer("moe_layer_end_index", null=-1, low=-1),
-    )
-    every, end = fields.integer("moe_layer_interval", null=1), layers - 1 if end < 0 else end
-    return [(index + 1) % every == 0 and start <= index <= end for index in range(layers)]
-
-
-def llama4_step(fields: Fields, layers: int) -> list[bool]:
-    """Llama-4: ``moe_layers``, else every ``interleave_moe_layer_step``-th layer."""
-    given = fields.integers("moe_layers")
-    step = fields.integer("interleave_moe_layer_step", null=1)
-    sparse = set(given if given else range(step - 1, layers, step))
-    return [index in sparse for index in range(layers)]
-
-
-def typed(fields: Fields, layers: int) -> list[bool]:
-    """``mlp_layer_types`` where the file gives it, else DeepSeek's rule."""
-    types = fields.strings("mlp_layer_types")
-    if types is None:
-        return after_first(fields, layers)
-    if len(types) < layers:
-        raise fields.wrong("mlp_layer_types", f"{len(types)} entries", f"one for each of {layers} layers")
-    return [kind == "sparse" for kind in types[:layers]]
-
-
-def flags(fields: Fields, layers: int) -> list[bool]:
-    """``is_moe_layer``: a list of flags (EXAONE-MoE)."""
-    values = fields.sequence("is_moe_layer")
-    if values is None:
-        return typed(fields, layers)
-    return [bool(value) for value in values[:layers]]
-
 
 # -- what a sparse layer holds -----------------------------------------------------------------------------------
 
@@ -108,6 +35,7 @@ class Experts(NamedTuple):
     correction: Literal["none", "buffer", "parameter"] = "none"
     router_bias: Switch = False
     expert_bias: Switch = False
+    shared_bias: Switch = False
     gated: bool = True
     fp32_router: bool = False
     extra: tuple[Weight, ...] = ()
@@ -147,7 +75,7 @@ def shared_expert(fields: Fields, table: Experts, d: int, width: int, act: str) 
         size = fields.integer(table.shared_field, null=0, low=0)
     else:
         size = uniform(fields, "n_shared_experts", null=0) * width
-    return FeedForward(d, size, table.gated, act) if size else None
+    return FeedForward(d, size, table.gated, act, switch(fields, table.shared_bias)) if size else None
 
 
 def uniform(fields: Fields, name: str, *more: str, null: int | None = None, low: int = 0) -> int:
@@ -167,21 +95,22 @@ GLM4 = Experts(after_first, shared="count", correction="buffer", fp32_router=Tru
 # Hunyuan's file is full of keys of a vision tower that the language model does not have.
 HUNYUAN_INERT = tuple(
     """
-    add_classification_head anyres_pooling_size anyres_vit_max_image_size anyres_vit_two_views cla_share_factor class_num
-    dense_list group_limited_greedy im_end_id im_newline_id im_start_id intermediate_size mask_init_id mlp_bias
-    moe_drop_tokens moe_layer_num_skipped moe_random_routing_dropped_token norm_type num_media_embeds org_vocab_size
+    add_classification_head anyres_pooling_size anyres_vit_max_image_size anyres_vit_two_views cla_share_factor
+    class_num dense_list group_limited_greedy im_end_id im_newline_id im_start_id intermediate_size mask_init_id
+    mlp_bias moe_drop_tokens moe_layer_num_skipped moe_random_routing_dropped_token norm_type num_media_embeds
+    org_vocab_size
     pad_id pool_type position_embedding_xdrope q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim
     skip_cls_token text_end_id text_start_id use_mixed_mlp_moe use_qk_norm use_rotary_pos_emb vit_add_patchemb_bias
     vit_input_resolution vit_mapping_type vit_norm_type vit_patch vit_path vit_remove_prenorm vit_token vit_type
     vit_used_rms_norm xdrope_section video_start_id video_end_id eod_token_id
     """.split()
 )
-QWEN_LAYOUT = QWEN3._replace(window="upper")
+QWEN_LAYOUT = QWEN3._replace(window="used")
 
 FAMILIES: dict[str, tuple[Layout, Experts]] = {
     "mixtral": (Layout(window="every"), Experts(width="intermediate_size")),
     "qwen2_moe": (
-        Layout(qkv="?qkv_bias", window="upper"),
+        Layout(qkv="?qkv_bias", window="lower"),
         Experts(qwen_step, shared="field", shared_gate=True),
     ),
     "qwen3_moe": (
@@ -225,14 +154,16 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
         Experts(
             width="intermediate_size", correction="buffer", fp32_router=True,
             # The published files hold no MTP module; the other keys are those of the remote class, fixed in this one.
-            inert=("use_mtp", "num_mtp_modules", "mtp_transformer_layers", "attn_type_list", "qk_norm_type", "use_qk_norm",
-                   "use_routing_bias", "shared_intermediate_size", "sliding_window"),
+            inert=(
+                "use_mtp", "num_mtp_modules", "mtp_transformer_layers", "attn_type_list", "qk_norm_type", "use_qk_norm",
+                "use_routing_bias", "shared_intermediate_size", "sliding_window",
+            ),
         ),
     ),
     "ernie4_5_moe": (
-        Layout(qkv="?use_bias", o="?use_bias", mlp="?use_bias"),
+        Layout(qkv="?use_bias", o="?use_bias", mlp="?use_bias", head_bias="?use_bias"),
         Experts(
-            ernie_interval, shared="count", correction="parameter", fp32_router=True, expert_bias="?use_bias",
+            ernie_interval, shared="count", correction="parameter", fp32_router=True, shared_bias="?use_bias",
             inert=("moe_gate", "moe_capacity", "moe_norm_min"),
         ),
     ),
@@ -241,9 +172,10 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
         Experts(shared="count", fp32_router=True, refuses=("use_cla", "use_mla"), inert=HUNYUAN_INERT),
     ),
     "hy_v3": (
-        Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="head"),
+        Layout(qkv="?attention_bias", o="?attention_bias", mlp="?mlp_bias", qk_norm="head"),
         Experts(
-            typed, shared="count", correction="buffer", fp32_router=True, inert=("enable_moe_fp32_combine", "mlp_bias")
+            typed, shared="count", correction="buffer", fp32_router=True, shared_bias="?mlp_bias",
+            inert=("enable_moe_fp32_combine",),
         ),
     ),
     "exaone_moe": (
@@ -251,12 +183,15 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
         Experts(flags, shared="count", correction="buffer", fp32_router=True, inert=("first_k_dense_replace",)),
     ),
     "mellum": (QWEN3._replace(window="typed"), Experts(typed)),
-    "aria_text": (LLAMA, Experts(width="intermediate_size", shared="count")),
+    "aria_text": (LLAMA, Experts(width="intermediate_size", shared="count", shared_bias="?mlp_bias")),
     "afmoe": (
-        Layout(style="sandwich", qk_norm="head", gate="elementwise", window="nth_global"),
+        Layout(
+            qkv="?attention_bias", o="?attention_bias", style="sandwich", qk_norm="head", gate="elementwise",
+            window="nth_global",
+        ),
         Experts(
             typed, shared="count", correction="parameter", fp32_router=True,
-            inert=("attention_bias", "mup_enabled", "global_attn_every_n_layers"),
+            inert=("mup_enabled", "global_attn_every_n_layers"),
         ),
     ),
 }  # fmt: skip

@@ -5,8 +5,10 @@ from __future__ import annotations
 from llmcalc.arch.base import Extra, Scope, Spec, Weight
 from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import block, decoder, rms
-from llmcalc.arch.families.dense import Layout, attention
-from llmcalc.arch.families.moe import active, typed
+from llmcalc.arch.families.dense import attention
+from llmcalc.arch.families.layouts import Layout
+from llmcalc.arch.families.moe import active
+from llmcalc.arch.families.placements import typed
 from llmcalc.arch.families.windows import layer_scopes
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields

@@ -6,8 +6,9 @@ from llmcalc.arch.base import Spec, Weight
 from llmcalc.arch.embedding import Projection
 from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import decoder, embed, rms
-from llmcalc.arch.families.dense import Layout, attention
+from llmcalc.arch.families.dense import attention
 from llmcalc.arch.families.hybrid import named_kinds, single, state_dtype
+from llmcalc.arch.families.layouts import Layout
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer, Named, Stack

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from llmcalc.arch.embedding import Projection
 from llmcalc.arch.families.build import block, decoder, embed, layer_norm, table
-from llmcalc.arch.families.dense import CLASSIC, attention, feed_forward
+from llmcalc.arch.families.dense import attention, feed_forward
+from llmcalc.arch.families.layouts import CLASSIC
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Named
 
@@ -24,8 +25,9 @@ def read(fields: Fields) -> Architecture:
     mixer, ffn = attention(fields, layout, d), feed_forward(fields, layout, d)
     layer = block(mixer, ffn, norm, style="pre" if before else "outer")
     narrow = fields.integer("word_embed_proj_dim", null=d)
-    stem = [table("model.embed_positions", fields.integer("max_position_embeddings") + POSITION_OFFSET, d,
-                  POSITION_OFFSET)]
+    stem = [
+        table("model.embed_positions", fields.integer("max_position_embeddings") + POSITION_OFFSET, d, POSITION_OFFSET)
+    ]
     tail = []
     if narrow != d:
         stem.append(Named("model.project_in", Projection(d, narrow)))

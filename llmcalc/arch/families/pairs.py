@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Extra, Weight
 from llmcalc.arch.embedding import Embedding, Head, Projection
@@ -94,9 +95,14 @@ def _head(fields: Fields, task: Task, rows: int, width: int, scale: float) -> li
         case "token":
             return [Named("classifier", Projection(labels(fields), width, True))]
         case "answer":
-            return [Named("qa_outputs", Projection(2, width, True))]
+            return [Named("qa_outputs", Projection(answers(fields), width, True))]
         case _:
             return []
+
+
+def answers(fields: Fields) -> int:
+    """Rows of an answer's matrix: start and end; T5's classes take them from the labels."""
+    return labels(fields) if fields.model_type.endswith("t5") else 2
 
 
 def vector(name: str, size: int) -> Weight:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from llmcalc.arch.base import Scope
 from llmcalc.arch.families.build import block, decoder, divide, embed, layer_norm, rms
-from llmcalc.arch.families.dense import Layout, attention
+from llmcalc.arch.families.dense import attention
 from llmcalc.arch.families.hybrid import named_kinds, scaled, state_dtype
+from llmcalc.arch.families.layouts import Layout
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.linear import MatrixMemory
@@ -44,8 +45,14 @@ def recurrent_gemma(fields: Fields) -> Architecture:
     names = ("temporal_pre_norm", "", "channel_pre_norm", "")
     mixers = {
         "full": attention(fields, layout, d, scope),
-        "linear": RgLru(d, width, heads, fields.integer("conv1d_width"), state_dtype(fields),
-                        fields.text("hidden_activation", null="gelu_pytorch_tanh")),
+        "linear": RgLru(
+            d,
+            width,
+            heads,
+            fields.integer("conv1d_width"),
+            state_dtype(fields),
+            fields.text("hidden_activation", null="gelu_pytorch_tanh"),
+        ),
     }
     layers = {
         kind: block(mixer, ffn, norm, mixer_name="temporal_block", ffn_name="mlp_block", names=names)
@@ -73,6 +80,9 @@ def rwkv(fields: Fields) -> Architecture:
 def xlstm(fields: Fields) -> Architecture:
     """xLSTM-7B: an mLSTM and a gated feed-forward a block."""
     d, count, heads = fields.integer("hidden_size"), fields.integer("num_hidden_layers"), fields.integer("num_heads")
+    for twin, size in (("embedding_dim", d), ("num_blocks", count)):
+        if fields.has(twin) and fields.integer(twin) != size:
+            raise fields.wrong(twin, fields.integer(twin), f"{size}, as the same size is under its other name")
     keys, values = scaled(fields, "qk_dim_factor", d), scaled(fields, "v_dim_factor", d)
     key = divide(fields, keys, heads, "the width of queries and keys / num_heads")
     value = divide(fields, values, heads, "the width of values / num_heads")

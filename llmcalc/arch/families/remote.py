@@ -7,7 +7,8 @@ from collections.abc import Callable
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Norm
 from llmcalc.arch.families.build import block, decoder, divide, head_width, key_value_heads, layer_norm, rms, rope
-from llmcalc.arch.families.moe import Experts, after_first, experts
+from llmcalc.arch.families.moe import Experts, experts
+from llmcalc.arch.families.placements import after_first
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer

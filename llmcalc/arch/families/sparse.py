@@ -5,10 +5,12 @@ from __future__ import annotations
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Spec
 from llmcalc.arch.families.build import block, decoder, divide, layer_types, rms
-from llmcalc.arch.families.dense import Layout, attention
+from llmcalc.arch.families.dense import attention
 from llmcalc.arch.families.gated_delta import QWEN, delta, feed_forward
 from llmcalc.arch.families.hybrid import every
-from llmcalc.arch.families.moe import Experts, experts, typed
+from llmcalc.arch.families.layouts import Layout
+from llmcalc.arch.families.moe import Experts, experts
+from llmcalc.arch.families.placements import qwen_step, typed
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.indexed import BlockIndexer, IndexedAttention
@@ -103,7 +105,7 @@ def qwen4_exp(fields: Fields) -> Architecture:
     mixers: dict[bool, Spec] = {True: delta(fields, d)} if any(linear) else {}
     if not all(linear):
         mixers[False] = qsa(fields, d)
-    ffn = feed_forward(fields, d, 0)
+    ffn = feed_forward(fields, d, sparse=qwen_step(fields, 1)[0])
     site: Spec = GatedResidual(d, m, rank)
     sites = (Named("attn_hyper_connection", site), Named("mlp_hyper_connection", site))
     listed = sorted(set(fields.integers("ple_layer_ids", low=1) or ()))

@@ -8,8 +8,9 @@ from dataclasses import replace
 from llmcalc.arch.base import Extra, Weight
 from llmcalc.arch.families import dense, moe
 from llmcalc.arch.families.build import embed
-from llmcalc.arch.families.dense import CLASSIC, LLAMA, QWEN3, XIELU, Layout
-from llmcalc.arch.families.moe import Experts, typed
+from llmcalc.arch.families.layouts import CLASSIC, LLAMA, QWEN3, XIELU, Layout
+from llmcalc.arch.families.moe import Experts
+from llmcalc.arch.families.placements import qwen_step, typed
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Named
 from llmcalc.errors import UnsupportedLayerError
@@ -29,7 +30,7 @@ def flint_layers(fields: Fields, layers: int) -> list[bool]:
     """Flint: ``mlp_only_layers``, by default the first two, are dense, and so is what the step leaves out."""
     if not fields.has("mlp_only_layers"):
         return [index >= 2 for index in range(layers)]
-    return moe.qwen_step(fields, layers)
+    return qwen_step(fields, layers)
 
 
 DENSE: dict[str, Layout] = {

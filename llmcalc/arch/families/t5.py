@@ -94,10 +94,11 @@ def layer(fields: Fields, name: StackName, own: Attention, ffn: Spec, norm: Norm
 
 
 def feed_forward(fields: Fields, d: int) -> FeedForward:
-    """Gated where ``feed_forward_proj`` says so (v1.1, FLAN, mT5)."""
+    """Gated where ``is_gated_act`` or ``feed_forward_proj`` says so (v1.1, FLAN, mT5)."""
     form = fields.text("feed_forward_proj", null="relu")
     act = "gelu_new" if form == "gated-gelu" else form.removeprefix("gated-")
-    return FeedForward(d, fields.integer("intermediate_size"), form.startswith("gated-"), act)
+    gated = fields.flag("is_gated_act") if fields.has("is_gated_act") else form.startswith("gated-")
+    return FeedForward(d, fields.integer("intermediate_size"), gated, act)
 
 
 def tables(fields: Fields, name: StackName, count: int) -> list[Named]:

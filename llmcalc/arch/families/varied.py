@@ -8,8 +8,10 @@ from dataclasses import replace
 from llmcalc.arch.attention import Attention, Gate
 from llmcalc.arch.base import FULL, Scope, Spec
 from llmcalc.arch.families.build import block, decoder, layer_norm, layer_types, rms, rope, scopes
-from llmcalc.arch.families.dense import COHERE, attention
-from llmcalc.arch.families.moe import Experts, experts, typed
+from llmcalc.arch.families.dense import attention
+from llmcalc.arch.families.layouts import COHERE
+from llmcalc.arch.families.moe import Experts, experts
+from llmcalc.arch.families.placements import typed
 from llmcalc.arch.families.windows import by_type
 from llmcalc.arch.families.windows import typed as typed_scopes
 from llmcalc.arch.ffn import FeedForward

@@ -73,6 +73,32 @@ def upper(fields: Fields, layers: int) -> list[Scope]:
     return [Scope("sliding", window) if index >= first else FULL for index in range(layers)]
 
 
+def used(fields: Fields, layers: int) -> list[Scope]:
+    """Qwen3-MoE: with ``use_sliding_window`` every layer slides."""
+    return _switched(fields, layers, [False] * layers)
+
+
+def lower(fields: Fields, layers: int) -> list[Scope]:
+    """Qwen2-MoE: with ``use_sliding_window``, the even layers below ``max_window_layers``."""
+    end = fields.optional("max_window_layers", low=0)
+    end = layers if end is None else end
+    return _switched(fields, layers, [index % 2 == 1 or index >= end for index in range(layers)])
+
+
+def _switched(fields: Fields, layers: int, full: list[bool]) -> list[Scope]:
+    """A rule that ``use_sliding_window`` switches on."""
+    if layer_types(fields, layers) is None and not fields.flag("use_sliding_window"):
+        fields.ignore("sliding_window", "max_window_layers")
+        return none(fields, layers)
+    fields.ignore("use_sliding_window", "max_window_layers")
+    return _with_types(fields, layers, full)
+
+
+def listed(fields: Fields, layers: int) -> list[Scope]:
+    """As ``layer_types`` says; every layer slides where it says nothing and there is a window (Ministral)."""
+    return _with_types(fields, layers, [False] * layers)
+
+
 def alternate(fields: Fields, layers: int) -> list[Scope]:
     """Even layers slide, odd ones are full (Gemma-2)."""
     return _with_types(fields, layers, every_nth_full(layers, 2))
@@ -196,6 +222,9 @@ RULES: dict[str, Callable[[Fields, int], list[Scope]]] = {
     "every": every,
     "typed": typed,
     "upper": upper,
+    "used": used,
+    "lower": lower,
+    "listed": listed,
     "alternate": alternate,
     "gemma3": gemma3,
     "period4": period4,

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 
+from llmcalc.arch.defaults import class_defaults
 from llmcalc.arch.families import registry
+from llmcalc.arch.families.tasks import TEXT_ALONE, class_name
 from llmcalc.arch.families.towers import READERS, projectors, tower
 from llmcalc.arch.families.towers.parts import tensor
 from llmcalc.arch.families.wraps import INERT, ROWS, TEXT_INERT, Wrapper
@@ -30,18 +32,13 @@ def read(fields: Fields) -> Architecture:
     text = text_block(fields, owner, row)
     text.ignore(*TEXT_INERT, *row.text_inert)
     architecture = rename(_reader(text)(text), row)
-    if _text_only(fields):
+    if class_name(fields) in TEXT_ALONE:
         fields.notes.assume("the class that the file names is the language model alone; its towers are not counted")
         fields.ignore(*(side.field for side in row.sides))
         return architecture
     towers, missing = _towers(owner, row, architecture.hidden_size)
     beside = tuple(name for name in row.uncounted if fields.explicit(name) not in (ABSENT, None))
     return replace(architecture, towers=towers, uncounted=(*architecture.uncounted, *missing, *beside))
-
-
-def _text_only(fields: Fields) -> bool:
-    names = fields.raw("architectures")
-    return isinstance(names, list) and bool(names) and str(names[0]).endswith("ForCausalLM")
 
 
 # -- the language model's own block ------------------------------------------------------------------------------
@@ -52,17 +49,21 @@ def text_block(root: Fields, fields: Fields, row: Wrapper) -> Fields:
 
     The class that owns the output head decides whether it is tied and whether it is there at all.
     """
-    value = fields.explicit(TEXT[0], *TEXT[1:])
+    value: object = fields.explicit(TEXT[0], *TEXT[1:])
     flat = value is ABSENT or value is None
     if not flat and not isinstance(value, Mapping):
         raise fields.wrong(TEXT[0], value, "an object")
     data = dict(value) if isinstance(value, Mapping) else dict(fields.data)
     kind = text_type(fields, row, data, flat=flat)
     if row.owner != "text":
-        data["architectures"] = fields.explicit("architectures")
-        if data["architectures"] is ABSENT:
-            del data["architectures"]
-        data["tie_word_embeddings"] = row.owner == "outer" and fields.flag("tie_word_embeddings")
+        for name in ("architectures", "id2label", "num_labels"):
+            value = fields.explicit(name)
+            data.pop(name, None)
+            if value is not ABSENT:
+                data[name] = value
+        data["tie_word_embeddings"] = _tied(fields, row, data.get("tie_word_embeddings"), kind)
+    if not flat:
+        data = {**dict(row.text_values), **data}
     _inherit(root, fields, data)
     if flat:
         text = Fields(
@@ -74,6 +75,21 @@ def text_block(root: Fields, fields: Fields, row: Wrapper) -> Fields:
     key = next(name for name in TEXT if name in fields.data)
     fields.children[key] = fields.block(data, key, kind)
     return fields.children[key]
+
+
+def _tied(fields: Fields, row: Wrapper, own: object, kind: str) -> bool:
+    """Whether the head is tied, by the wrapper's flag, the text block's own, or both (see Wrapper.owner)."""
+    outer = fields.flag("tie_word_embeddings")
+    inner = bool(class_defaults(kind).values.get("tie_word_embeddings") if own is None else own)
+    match row.owner:
+        case "either":
+            return outer or inner
+        case "both":
+            return outer and inner
+        case "given":
+            return outer if fields.has("tie_word_embeddings") else inner
+        case _:
+            return outer and row.owner == "outer"
 
 
 def text_type(fields: Fields, row: Wrapper, data: Mapping[str, object], *, flat: bool) -> str:
@@ -136,6 +152,8 @@ def _towers(fields: Fields, row: Wrapper, width: int) -> tuple[tuple[Stack, ...]
     for side in row.sides:
         block = _block(fields, side.field, side.kind, default=side.default)
         if block is None:
+            if side == row.sides[0] and fields.explicit(side.field) is ABSENT:
+                missing += _elsewhere(fields) or [fields.label(side.field)]
             continue
         block.ignore(*INERT)
         stack = tower(block, side.prefix)
@@ -155,6 +173,13 @@ def _towers(fields: Fields, row: Wrapper, width: int) -> tuple[tuple[Stack, ...]
                 name: StackName = "projector"
                 stacks.append(Stack(name, "", (), tuple(kind(joint))))
     return tuple(stacks), tuple(missing)
+
+
+def _elsewhere(fields: Fields) -> list[str]:
+    """The keys under which remote LLaVA code keeps its tower and projector, which no reader describes."""
+    named = [name for name in ("mm_vision_tower", "mm_projector_type") if fields.has(name)]
+    fields.ignore(*(name for name in fields.data if name.startswith(("mm_", "tune_mm_", "freeze_mm_"))))
+    return [fields.label(name) for name in named]
 
 
 def _block(fields: Fields, name: str, kind: str, *, default: bool) -> Fields | None:

@@ -27,19 +27,22 @@ class Side(NamedTuple):
 class Wrapper:
     """A wrapper's row. text, head: where its checkpoint keeps the language model's body and head.
 
-    owner: which block decides the tie: ``outer``, the ``text`` block, or ``never`` tied. thinker: the class of a block
-    between the file and the text block. uncounted: blocks that no reader describes.
+    owner: which block decides the tie: ``outer``, the ``text`` block, ``either`` of them, ``both`` together, the text
+    where the outer says nothing (``given``), or ``never``. thinker: the class of a block between the file and the text
+    block. uncounted: blocks that no reader describes. text_values: what the wrapper puts where its
+    text block is silent.
     """
 
     text_type: str = "llama"
     sides: tuple[Side, ...] = ()
     text: str = "language_model.model"
     head: str = "language_model.lm_head"
-    owner: Literal["outer", "text", "never"] = "outer"
+    owner: Literal["outer", "text", "either", "both", "given", "never"] = "outer"
     thinker: str = ""
     uncounted: tuple[str, ...] = ()
     inert: tuple[str, ...] = ()
     text_inert: tuple[str, ...] = ()
+    text_values: tuple[tuple[str, int], ...] = ()
 
 
 # Keys of wrappers and towers without bearing on any figure: how images are cut, named, resampled and picked.
@@ -86,14 +89,17 @@ def audio(kind: str, projector: str) -> tuple[Side, ...]:
     return (Side("audio_config", kind, "audio_tower", projector, "multi_modal_projector", default=True),)
 
 
-LLAVA = Wrapper(sides=vision("clip_vision_model", "llava"))
-NEXT = replace(LLAVA, sides=vision("clip_vision_model", "llava", newline=True))
+LLAVA = Wrapper(sides=vision("clip_vision_model", "llava"), owner="either")
+NEXT = Wrapper(sides=vision("clip_vision_model", "llava", newline=True))
 NESTED = Wrapper(text="model.language_model", head="lm_head")
-QWEN2_VL = Wrapper("qwen2_vl_text", vision("qwen2_vl_vision", prefix="visual", default=True), "model", "lm_head")
+QWEN2_VL = Wrapper(
+    "qwen2_vl_text", vision("qwen2_vl_vision", prefix="visual", default=True), "model", "lm_head", owner="either"
+)
 QWEN3_VL = replace(
     NESTED, text_type="qwen3_vl_text", sides=vision("qwen3_vl_vision", prefix="model.visual", default=True)
 )
-GLM4V = replace(NESTED, text_type="glm4v_text", sides=vision("glm4v_vision", prefix="model.visual", default=True))
+GLM46V = replace(NESTED, text_type="glm4v_text", sides=vision("glm4v_vision", prefix="model.visual", default=True))
+GLM4V = replace(GLM46V, owner="either")
 IDEFICS3 = Wrapper(
     "llama", vision("idefics3_vision", "idefics3", "model.vision_model", "model.connector", default=True),
     "model.text_model", "lm_head",
@@ -117,12 +123,17 @@ OMNI3 = replace(
     ),
 )
 
+VOXTRAL = (
+    ("vocab_size", 131_072), ("hidden_size", 3072), ("intermediate_size", 8192), ("num_hidden_layers", 30),
+    ("num_key_value_heads", 8), ("head_dim", 128), ("max_position_embeddings", 131_072),
+)  # fmt: skip
+
 ROWS: dict[str, Wrapper] = {
     "llava": LLAVA,
-    "vipllava": replace(LLAVA, sides=vision("clip_vision_model", "vipllava")),
+    "vipllava": Wrapper(sides=vision("clip_vision_model", "vipllava")),
     "llava_next": NEXT,
-    "llava_next_video": NEXT,
-    "llava_onevision": Wrapper("qwen2", vision("siglip_vision_model", "llava", newline=True)),
+    "llava_next_video": replace(NEXT, owner="either"),
+    "llava_onevision": Wrapper("qwen2", vision("siglip_vision_model", "llava", newline=True), owner="either"),
     "paligemma": Wrapper("gemma", vision("siglip_vision_model", "paligemma")),
     "gemma3": Wrapper("gemma3_text", vision("siglip_vision_model", "gemma3")),
     "gemma3n": replace(
@@ -161,7 +172,7 @@ ROWS: dict[str, Wrapper] = {
     "aya_vision": Wrapper("cohere2", vision("siglip_vision_model", "gated")),
     "cohere2_vision": Wrapper("cohere2", vision("siglip_vision_model", "gated")),
     "glm4v": GLM4V,
-    "glm46v": GLM4V,
+    "glm46v": GLM46V,
     "glm4v_moe": replace(
         GLM4V, text_type="glm4v_moe_text", text_inert=("use_qk_norm",),
         sides=vision("glm4v_moe_vision", prefix="model.visual", default=True),
@@ -183,7 +194,7 @@ ROWS: dict[str, Wrapper] = {
     ),
     "llama4": Wrapper(
         "llama4_text", vision("llama4_vision_model", "llama4", "vision_model", default=True),
-        text_inert=("intermediate_size_mlp",),
+        text_inert=("intermediate_size_mlp",), owner="text",
     ),
     "mllama": Wrapper(
         "mllama_text_model", vision("mllama_vision_model", "llama32", "vision_model", default=True), owner="never"
@@ -200,5 +211,5 @@ ROWS: dict[str, Wrapper] = {
         sides=vision("idefics2_vision", "perceiver", "model.vision_model", "model.connector", default=True),
     ),
     "qwen2_audio": Wrapper("qwen2", audio("qwen2_audio_encoder", "qwen2_audio"), owner="never"),
-    "voxtral": Wrapper("llama", audio("voxtral_encoder", "voxtral"), owner="never"),
+    "voxtral": Wrapper("llama", audio("voxtral_encoder", "voxtral"), owner="never", text_values=VOXTRAL),
 }  # fmt: skip

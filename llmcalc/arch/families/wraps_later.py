@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from llmcalc.arch.families.wraps import GLM4V, NESTED, Wrapper, vision
+from llmcalc.arch.families.wraps import GLM46V, NESTED, VOXTRAL, Wrapper, vision
 
 BESIDE = ("vision_config", "audio_config")
 PIXTRAL = vision("pixtral", "mistral3", "model.vision_tower", "model.multi_modal_projector")
@@ -35,10 +35,10 @@ PROJECTORS = (
 
 LATER: dict[str, Wrapper] = {
     "step3p7": beside("step3p5"),
-    "minimax_m3_vl": beside("minimax_m3_vl_text"),
+    "minimax_m3_vl": replace(beside("minimax_m3_vl_text"), owner="either"),
     "mistral_large4": replace(NESTED, text_type="mistral_large4_text", sides=PIXTRAL),
     "glm5_next": beside("glm5_next_text"),
-    "muse_spark": beside("muse_spark_text"),
+    "muse_spark": replace(beside("muse_spark_text"), owner="both"),
     "muse_glimmer": beside("muse_glimmer_text"),
     "inkling_mm_model": beside("inkling_text"),
     "inkling2": beside("inkling2_text"),
@@ -48,15 +48,18 @@ LATER: dict[str, Wrapper] = {
     "dots3_note": beside("dots3_note_text"),
     "exaone4_5": beside("exaone4"),
     "apertus1p5": beside("apertus1p5_text"),
-    "glmga": GLM4V,
-    "glm_ocr": beside("glm_ocr_text"),
-    "paddleocr_vl": beside("paddleocr_vl_text"),
+    "glmga": GLM46V,
+    "glm_ocr": replace(beside("glm_ocr_text"), owner="either"),
+    "paddleocr_vl": replace(beside("paddleocr_vl_text"), owner="either"),
     "granite_docling": replace(beside("granite_docling_text"), text="model.text_model"),
     "granite4_vision": beside("granite4_vision_text", "vision_config", "qformer_config"),
-    "molmo2": beside("molmo2_text", "vision_config", "adapter_config"),
-    "cosmos3_edge": beside("cosmos3_edge_text"),
+    "molmo2": replace(beside("molmo2_text", "vision_config", "adapter_config"), owner="both"),
+    "cosmos3_edge": replace(beside("cosmos3_edge_text"), owner="both"),
     "cosmos3_omni": beside("qwen3_vl_text"),
-    "voxtral_realtime": beside("voxtral_realtime_text"),
+    "voxtral_realtime": replace(
+        beside("voxtral_realtime_text"),
+        text_values=(*VOXTRAL, ("intermediate_size", 9216), ("num_hidden_layers", 26), ("sliding_window", 8192)),
+    ),
     "emu3": replace(beside("emu3_text_model", "vq_config"), text="model.text_model"),
     "deepseek_vl": beside("llama"),
     "deepseek_vl_hybrid": beside("llama", "vision_config", "high_res_vision_config"),
@@ -71,19 +74,26 @@ LATER: dict[str, Wrapper] = {
     "minicpm_ocr": beside("qwen3_5_text"),
     "minicpmv4_6": beside("qwen3_5_text"),
     "minicpmv4_7": beside("qwen3_5_text"),
-    "nemotron_h_omni": beside("nemotron_h"),
-    "perception_lm": beside("llama"),
+    "nemotron_h_omni": replace(beside("nemotron_h"), owner="both"),
+    "perception_lm": replace(beside("llama"), owner="given"),
     "qianfan_ocr": beside("qwen3"),
     "shieldgemma2": replace(
-        Wrapper("gemma3_text", vision("siglip_vision_model", "gemma3")), inert=("yes_token_index", "no_token_index")
+        Wrapper("gemma3_text", vision("siglip_vision_model", "gemma3")), inert=("yes_token_index", "no_token_index"),
+        owner="either",
     ),
-    "video_llama_3": beside("qwen2"),
+    "video_llama_3": replace(beside("qwen2"), owner="either"),
     "video_llava": beside("llama"),
-    "fast_vlm": beside("qwen2"),
-    "audioflamingo3": beside("qwen2"),
-    "musicflamingo": beside("qwen2"),
+    "fast_vlm": replace(beside("qwen2"), owner="either"),
+    "audioflamingo3": replace(beside("qwen2"), owner="both"),
+    "musicflamingo": replace(beside("qwen2"), owner="both"),
     "granite_speech": beside("granite", "encoder_config", "projector_config"),
-    "glmasr": beside("llama"),
+    "glmasr": replace(
+        beside("llama"),
+        text_values=(
+            ("vocab_size", 59_264), ("hidden_size", 2048), ("intermediate_size", 6144), ("num_hidden_layers", 28),
+            ("num_attention_heads", 16), ("num_key_value_heads", 4), ("max_position_embeddings", 8192),
+        ),
+    ),
     "qwen3_asr": beside("qwen3"),
     "phi4_multimodal": beside("phi3"),
     # Phi-4-multimodal's published file: adapters of its own for pictures and speech.
@@ -92,6 +102,6 @@ LATER: dict[str, Wrapper] = {
     "step3_vl": beside("step3_text"),
     "ernie4_5_vl_moe": beside("ernie4_5_vl_moe_text"),
     "ernie4_5_moe_vl": beside("ernie4_5_vl_moe_text"),
-    "hunyuan_vl": beside("hunyuan_vl_text"),
+    "hunyuan_vl": replace(beside("hunyuan_vl_text"), owner="either"),
     "gemma4_unified": beside("gemma4_unified_text"),
 }  # fmt: skip

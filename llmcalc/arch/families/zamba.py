@@ -15,7 +15,7 @@ from llmcalc.arch.ssm import Mamba2
 INERT = (
     "use_mamba_kernels", "num_logits_to_keep", "use_mem_eff_path", "kv_channels", "num_query_groups",
     "hybrid_layer_ids",
-    "mamba_headdim", "use_shared_mlp_adapter", "attention_hidden_size", "attention_head_dim", "use_long_context",
+    "mamba_headdim", "use_shared_mlp_adapter", "use_long_context",
     "use_conv_bias", "mamba_dt_rank", "adapter_rank", "num_mem_blocks", "ffn_hidden_size", "use_associative_scan",
     "mamba_conv_bias", "gated_linear_unit", "vocab_size_original", "attn_layer_period", "attn_layer_offset",
 )  # fmt: skip
@@ -53,8 +53,9 @@ def read(fields: Fields) -> Architecture:
 def rule(fields: Fields, count: int) -> list[str]:
     """The classes' own order where the file lists no kinds."""
     if fields.model_type == "zamba2":
-        chosen = fields.integers("hybrid_layer_ids")
-        if chosen is not None:
+        ids = fields.integers("hybrid_layer_ids")
+        if ids is not None:
+            chosen = set(ids)
             return ["hybrid" if index in chosen else "linear" for index in range(count)]
         group = ["linear"] * 5 + ["hybrid"]
         types = ["linear", *group * 7, *["linear"] * 4, "hybrid", *["linear"] * 3, "hybrid", "linear", "linear"]
@@ -90,12 +91,11 @@ def shared_block(fields: Fields, d: int) -> Layer:
     """A transformer block over the stream beside the embeddings: attention reads 2 d channels and writes d."""
     heads, second = fields.integer("num_attention_heads"), fields.model_type == "zamba2"
     kv = key_value_heads(fields, heads)
-    width = divide(fields, 2 * d, heads, "2 x hidden_size / num_attention_heads")
-    if not second:
-        width = fields.integer("attention_head_dim", null=width)
+    inner, width = joined(fields, d), fields.optional("attention_head_dim")
+    width = width or divide(fields, 2 * d, heads, "2 x hidden_size / num_attention_heads")
     rotates = second and fields.flag("use_mem_rope")
     mixer = Attention(
-        2 * d, heads, kv, width, width, positions=rope(fields, width) if rotates else None, output_size=d,
+        inner, heads, kv, width, width, positions=rope(fields, width) if rotates else None, output_size=d,
         scale=(width / 2) ** -0.5,
     )  # fmt: skip
     size = fields.integer("intermediate_size", null=4 * d)
@@ -103,9 +103,14 @@ def shared_block(fields: Fields, d: int) -> Layer:
     ffn = FeedForward(d, size, activation=fields.text("hidden_act"), bias=bias)
     name = "shared_transformer" if second else "shared_transf"
     return Layer((
-        Sublayer(f"{name}.self_attn", mixer, Named(f"{name}.input_layernorm", rms(2 * d, fields))),
+        Sublayer(f"{name}.self_attn", mixer, Named(f"{name}.input_layernorm", rms(inner, fields))),
         Sublayer(f"{name}.feed_forward", ffn, Named(f"{name}.pre_ff_layernorm", rms(d, fields))),
     ))  # fmt: skip
+
+
+def joined(fields: Fields, d: int) -> int:
+    """Channels that the shared block reads: the stream beside the embeddings."""
+    return fields.integer("attention_hidden_size", null=2 * d)
 
 
 def adapters(fields: Fields, d: int) -> tuple[Named, ...]:
@@ -117,7 +122,8 @@ def adapters(fields: Fields, d: int) -> tuple[Named, ...]:
     name = "shared_transformer.feed_forward.gate_up_proj_adapter_list"
     own.append(Named(name, Extra(low_rank("", d, rank, 2 * size), "mlp")))
     if fields.flag("use_shared_attention_adapter"):
-        parts = [low_rank(f"linear_{part}_adapter_list.", 2 * d, rank, 2 * d) for part in "qkv"]
+        wide = joined(fields, d)
+        parts = [low_rank(f"linear_{part}_adapter_list.", wide, rank, wide) for part in "qkv"]
         tensors = tuple(tensor for pair in parts for tensor in pair)
         own.append(Named("shared_transformer.self_attn", Extra(tensors, "attention")))
     return tuple(own)

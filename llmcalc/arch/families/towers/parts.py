@@ -78,7 +78,9 @@ def encoder_attention(
     """Attention in both directions, with nothing kept."""
     h = fields.integer("num_attention_heads", "vt_num_attention_heads", "conf_num_attention_heads")
     kv = key_value_heads(fields, h)
-    width = fields.optional("head_dim") or divide(fields, d, h, f"{fields.label('hidden_size')} / num_attention_heads")
+    own = None if fields.model_type == "pixtral" else fields.optional("head_dim")  # Pixtral's class overwrites it
+    fields.ignore("head_dim")
+    width = own or divide(fields, d, h, f"{fields.label('hidden_size')} / num_attention_heads")
     return Attention(
         d, h, kv, width, width, BIDIRECTIONAL, qkv, qkv if k_bias is None else k_bias, qkv, o,
         qk_norm=qk_norm, cache="none", extra=tuple(extra),

@@ -161,7 +161,7 @@ def kimi(joint: Joint) -> list[Named]:
         raise joint.tower.wrong("merge_kernel_size", sizes, "two numbers")
     merged = joint.inner * sizes[0] * sizes[1]
     return [
-        norm_at(f"{joint.name}.pre_norm", joint.inner),
+        norm_at(f"{joint.name}.pre_norm", joint.fields.integer("projection_hidden_size", null=joint.inner)),
         linear_at(f"{joint.name}.proj.0", merged, merged),
         linear_at(f"{joint.name}.proj.2", joint.width, merged),
     ]

@@ -12,7 +12,7 @@ from typing import Literal
 from llmcalc.arch.attention import QkNorm
 from llmcalc.arch.base import Extra, Norm, Weight
 from llmcalc.arch.families.build import block, table
-from llmcalc.arch.families.dense import Switch, switch
+from llmcalc.arch.families.layouts import Switch, switch
 from llmcalc.arch.families.towers import ends
 from llmcalc.arch.families.towers.parts import (
     bounds,

@@ -1,0 +1,285 @@
+"""How many sequences fit on devices, how long they may be, how many devices it takes, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import ceil
+from typing import NamedTuple
+
+from llmcalc.arch.model import Architecture
+from llmcalc.calc.degrees import Choice, Spreading
+from llmcalc.calc.room import Asked, Holding, Reserves, pool_left, reserves
+from llmcalc.calc.weight_shards import Ranks
+from llmcalc.engines.base import Budget
+from llmcalc.engines.budget import budget
+from llmcalc.errors import InvalidInputError, LlmcalcError
+from llmcalc.figure import Figure, total
+from llmcalc.hardware.device import Device
+
+MOST_DEVICES = 1024
+NARROWER = ("fp8", "int4")
+DEVICE_SOURCE = "per device; weights and cache of the fullest one"
+
+
+class Limits(NamedTuple):
+    """What the options say of a device's memory; bytes of one device."""
+
+    utilization: float | None = None
+    cache_memory: int | None = None
+    weight_memory: int | None = None
+    activation: int | None = None
+    overhead: int | None = None
+
+
+class Memory(NamedTuple):
+    """The bar of one device, in bytes; ``free`` is below zero where it does not fit."""
+
+    weights: int
+    cache: int
+    activations: int
+    runtime: int
+    free: int
+
+
+class Change(NamedTuple):
+    """A single change after which everything asked for fits."""
+
+    option: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What fits, in bytes, tokens and sequences of one replica; the cache's pool is that of the fullest device."""
+
+    architecture: Architecture
+    asked: Asked
+    limits: Limits
+    device: Device | None
+    weights: str = "config"
+    group_size: int | None = None
+
+    @cached_property
+    def spreading(self) -> Spreading:
+        """The weights, to be cut."""
+        return Spreading(self.architecture, self.weights, self.group_size, self.asked.cache, self.asked.engine)
+
+    @cached_property
+    def holding(self) -> Holding:
+        """The cache, to be grown."""
+        return Holding(self.architecture, self.asked)
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """Weights on the fullest device.
+
+        Raises: InvalidInputError where the degrees divide nothing.
+        """
+        if self.limits.weight_memory is not None:
+            return self.limits.weight_memory
+        if self.device is None:
+            return 0
+        choice = self.spreading.choice(self.asked.ranks)
+        if choice.weight_bytes is None:
+            raise InvalidInputError(choice.reason, "the valid degrees: see the choices of capacity without --tp")
+        return choice.weight_bytes
+
+    @cached_property
+    def rule(self) -> Budget | None:
+        """What the engine does with the device's memory; None where the pool is given."""
+        if self.device is None:
+            return None
+        a = self.asked
+        return budget(
+            a.engine, self.device.memory(), utilization=self.limits.utilization, tp=a.ranks.tp, pp=a.ranks.pp,
+            batched_tokens=a.batched_tokens, vocab=self.architecture.vocab_size,
+        )  # fmt: skip
+
+    @cached_property
+    def reserves(self) -> Reserves:
+        """What is neither weights nor cache."""
+        return reserves(self.asked.engine, self.rule, self.limits.activation, self.limits.overhead)
+
+    def _left(self, reserved: int) -> int:
+        if self.rule is None:
+            return self.limits.cache_memory or 0
+        return pool_left(self.rule, self.weight_bytes, reserved)
+
+    @cached_property
+    def left(self) -> int:
+        """What the largest reserves leave for the cache, below zero where they leave nothing."""
+        return self._left(self.reserves.activations[1] + self.reserves.runtime[1])
+
+    @property
+    def cache_pool_bytes(self) -> int:
+        """The pool of the fullest device, with the largest reserves that were seen."""
+        return max(0, self.left)
+
+    @property
+    def largest_pool_bytes(self) -> int:
+        """The same with the smallest reserves that were seen."""
+        return max(0, self._left(self.reserves.activations[0] + self.reserves.runtime[0]))
+
+    @cached_property
+    def cache_bytes(self) -> int:
+        """What the sequences asked for take on the fullest device."""
+        return self.holding.bytes(self.asked.tokens, self.asked.batch)
+
+    @property
+    def short_by_bytes(self) -> int:
+        """Weights, reserves and cache asked for, less what there is; 0 where it fits."""
+        return max(0, self.cache_bytes - self.left)
+
+    @property
+    def fits(self) -> bool:
+        """Whether everything asked for fits."""
+        return self.short_by_bytes == 0
+
+    @cached_property
+    def concurrency(self) -> Fraction | None:
+        """Sequences at the length asked for, with their fraction; None where they keep nothing."""
+        return self.holding.concurrency(self.left, self.asked.tokens) if self.left > 0 else Fraction(0)
+
+    @property
+    def max_sequences(self) -> int | None:
+        """Whole sequences."""
+        return None if self.concurrency is None else self.concurrency.numerator // self.concurrency.denominator
+
+    @property
+    def pool_tokens(self) -> int | None:
+        """Tokens of sequences at the length asked for, in whole blocks."""
+        if self.concurrency is None:
+            return None
+        tokens, block = self.concurrency * self.asked.tokens, self.holding.block_tokens
+        return tokens.numerator // tokens.denominator // block * block
+
+    @cached_property
+    def max_tokens_per_sequence(self) -> int | None:
+        """The longest context of the sequences asked for; None where nothing grows."""
+        return self.holding.longest(self.left, self.asked.batch) if self.left > 0 else 0
+
+    @property
+    def memory(self) -> Memory | None:
+        """The bar of the fullest device; None where its memory is not given."""
+        if self.device is None:
+            return None
+        work, rest = self.reserves.activations[1], self.reserves.runtime[1]
+        used = self.weight_bytes + self.cache_bytes + work + rest
+        return Memory(self.weight_bytes, self.cache_bytes, work, rest, self.device.memory() - used)
+
+    def spread(self, ranks: Ranks) -> Capacity:
+        """The same on other ranks."""
+        return replace(self, asked=self.asked._replace(ranks=ranks))
+
+    def holds(self, ranks: Ranks) -> bool:
+        """Whether it fits on other ranks; not where they divide nothing."""
+        try:
+            return self.spread(ranks).fits
+        except LlmcalcError:
+            return False
+
+    @cached_property
+    def choices(self) -> tuple[tuple[Choice, bool], ...]:
+        """The ways to use as many devices, each with whether it then fits."""
+        ranks = self.asked.ranks
+        found = self.spreading.choices(ranks.tp * ranks.pp * ranks.dp, ranks.dp)
+        return tuple((one, one.weight_bytes is not None and self.holds(one.ranks)) for one in found)
+
+    @cached_property
+    def min_gpus(self) -> int | None:
+        """The fewest devices of one replica on which it fits, cut in any valid way; None up to 1,024.
+
+        Weights given with --weight-memory cannot be spread, so that nothing is known then.
+        """
+        if self.device is None or self.rule is None or self.limits.weight_memory is not None:
+            return None
+        whole = self.spreading.choice(Ranks())
+        if whole.weight_bytes is None:
+            return None
+        # No cut makes less of weights or grown caches than an equal share of those that are cut; latents are whole.
+        first = max(1, ceil(Fraction(whole.weight_bytes, max(1, self.rule.available_bytes))))
+        counts = [n for n in range(first, MOST_DEVICES + 1) if n <= 16 or n % 8 == 0]
+        for count in counts:
+            ways = [Ranks(tp, count // tp) for tp in range(count, 0, -1) if count % tp == 0]
+            if any(self.holds(one) for way in ways for one in self._ways(way)):
+                return count
+        return None
+
+    def _ways(self, ranks: Ranks) -> Iterator[Ranks]:
+        yield ranks
+        if ranks.tp > 1 and any(site.weight.split == "expert" for site, _ in self.spreading.found):
+            yield ranks._replace(ep=ranks.tp)
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Single changes, each of which would make it fit: formats, context, number, devices."""
+        return () if self.fits else tuple(self._changes())
+
+    def _changes(self) -> Iterator[Change]:
+        if self.limits.weight_memory is None and self.device is not None:
+            for name in NARROWER:
+                if _fits(replace(self, weights=name, group_size=None)):
+                    yield Change(f"--weights {name}", f"weights in {name}")
+                    break
+        if self.asked.cache != "fp8" and _fits(replace(self, asked=self.asked._replace(cache="fp8"))):
+            yield Change("--cache fp8", "keys and values in fp8")
+        longest, most = self.max_tokens_per_sequence, self.max_sequences
+        if longest:
+            yield Change(f"--tokens {longest}", f"contexts of at most {longest:,} tokens")
+        if most and most < self.asked.batch:
+            yield Change(f"--batch {most}", f"at most {most:,} sequences")
+        fewest = self.min_gpus
+        if fewest is not None:
+            yield Change(f"--gpus {fewest}", f"{fewest} devices")
+
+    @property
+    def figure(self) -> Figure:
+        """The fullest device, piece by piece."""
+        held = self.holding.estimate(self.asked.tokens, self.asked.batch)
+        taken = held.allocation.figure if held.allocation is not None else held.figure
+        parts = [Figure("weights", self.weight_bytes, "B"), Figure("cache", self.cache_bytes, "B", (), (), "", (
+            f"on the fullest device; all of it: {taken.name} = {taken.value:,} B",))]  # fmt: skip
+        parts += [Figure("activations", self.reserves.activations[1], "B"),
+                  Figure("runtime", self.reserves.runtime[1], "B")]  # fmt: skip
+        notes = tuple(f"{part.name}: {part.low_bytes:,} to {part.high_bytes:,} B: {part.source}"
+                      for part in self.reserves.parts)  # fmt: skip
+        return total("asked for on the fullest device", "B", tuple(parts), DEVICE_SOURCE, notes)
+
+
+def _fits(other: Capacity) -> bool:
+    try:
+        return other.fits
+    except LlmcalcError:
+        return False
+
+
+def capacity(
+    architecture: Architecture,
+    device: Device | None = None,
+    asked: Asked | None = None,
+    limits: Limits | None = None,
+    *,
+    weights: str = "config",
+    group_size: int | None = None,
+) -> Capacity:
+    """What fits on devices (``device`` is one of them), or in a cache pool that is given.
+
+    With engine ``none`` only what the options name is reserved; other engines by their own rules, with the largest
+    reserves that people saw. Sequences and devices of one replica. Args: asked: sequences and how they are kept.
+    limits: of the memory. Raises: InvalidInputError, UnsupportedError. Source: the engines' files, named by each.
+    Checked: tests/capacity
+    """
+    asked, limits = asked or Asked(), limits or Limits()
+    asked.ranks.check()
+    if asked.tokens < 1 or asked.batch < 1:
+        raise InvalidInputError("there must be at least one sequence, of at least one token")
+    if limits.cache_memory is not None:
+        device = None
+    elif device is None:
+        raise InvalidInputError("no device is described", "give --gpu NAME or --memory SIZE, or --cache-memory SIZE")
+    else:
+        device.memory()
+    return Capacity(architecture, asked, limits, device, weights, group_size)

@@ -1,0 +1,74 @@
+"""Expectations: only where a calibration speaks, always as a range."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmcalc import load
+from llmcalc.calc.expected import Point, expected, fit
+from llmcalc.calc.latency import latency
+from llmcalc.errors import MalformedConfigError
+from llmcalc.hardware.calibrations import VARIABLE, find, known, local_path, read
+from llmcalc.hardware.catalogue import describe
+
+LLAMA = load("llama-2-7b").architecture
+ROW = """{"calibrations": [{"device": "rtx-4090", "engine": "mine", "overhead_seconds": 1e-5, "efficiency": 0.5,
+ "bandwidth_bytes_per_second": 1008000000000, "rows": 3, "residual": 0.01, "worst": 0.02, "spread": 0.12,
+ "bytes_low": 1000, "bytes_high": 9000000000, "models": ["x"], "dense": true, "experts": false, "sources": ["here"]}]}"""
+
+
+def test_a_range_around_its_middle() -> None:
+    found = latency(LLAMA, describe("apple-m1-pro"), 64, weights="q4_0")
+    likely = expected(found)
+    assert likely is not None
+    assert found.decode.seconds_at_least <= likely.low < likely.likely < likely.high
+    assert likely.likely == pytest.approx(1 / 36, rel=0.05)  # 35.52 and 36.41 tokens a second were published
+    assert likely.calibration.engine == "llama.cpp metal"
+
+
+def test_no_calibration_no_expectation() -> None:
+    assert expected(latency(LLAMA, describe("l4"))) is None
+    assert expected(latency(LLAMA, describe("apple-m1-pro", bandwidth=1e12))) is None  # another device than was measured
+    assert expected(latency(LLAMA, describe("apple-m1-pro"), engine="vllm")) is None
+    assert expected(latency(load("gpt-oss-20b").architecture, describe("apple-m1-pro"))) is None  # it saw no experts
+    assert expected(latency(LLAMA, describe("h200-sxm-141gb"), 1, 4096)) is None  # bound by compute
+
+
+def test_far_from_what_was_measured_is_said() -> None:
+    likely = expected(latency(load("smollm2-135m").architecture, describe("apple-m1-pro"), 64))
+    assert likely is not None
+    assert "stretches" in likely.warnings[0]
+
+
+def test_calibrations_of_this_machine_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "calibrations.json"
+    monkeypatch.setenv(VARIABLE, str(file))
+    assert local_path() == file
+    assert all(row.origin == "published" for row in known())
+    file.write_text(ROW, encoding="utf-8")
+    row = find("rtx-4090", "none", experts=False)
+    assert row is not None
+    assert row.origin == "measured here"
+    assert row.seconds(10, 504e9) == pytest.approx(1.0001)
+    likely = expected(latency(LLAMA, describe("rtx-4090"), 64))
+    assert likely is not None
+    file.write_text("{}", encoding="utf-8")
+    with pytest.raises(MalformedConfigError, match="calibrations"):
+        known()
+
+
+def test_impossible_calibrations_are_refused() -> None:
+    with pytest.raises(MalformedConfigError, match="efficiency"):
+        read(ROW.replace('"efficiency": 0.5', '"efficiency": 1.5'), "a file")
+
+
+def test_a_fit_finds_its_line() -> None:
+    line = [Point(32, moving, 32 * 2e-4 + moving / 0.8) for moving in (0.01, 0.03, 0.05)]
+    assert fit(line) == pytest.approx((2e-4, 0.8))
+    assert fit(line[:1]) is None
+    assert fit([line[0], line[0]]) is None
+    faster = fit([Point(32, 0.02, 0.01), Point(32, 0.01, 0.006)])
+    assert faster is not None
+    assert faster[1] == 1.0  # never above the datasheet
