@@ -139,6 +139,11 @@ def show_flops(value: float) -> str:
     return f"{value:,.0f} FLOP"
 
 
+def show_operations(value: int) -> str:
+    """The exact number of operations, and the same in a decimal unit from a million on."""
+    return f"{value:,} FLOP" + (f" = {show_flops(value)}" if value >= 10**6 else "")
+
+
 def show_bandwidth(value: float) -> str:
     """Bytes per second, decimal: ``3,350 GB/s``."""
     return f"{value / DECIMAL['G']:,.4g} GB/s" if value < 10**12 else f"{value / DECIMAL['G']:,.0f} GB/s"

@@ -83,6 +83,7 @@ def parameters(model: Decoder) -> dict[str, Tensor]:
 
 # -- from the file's names to ours -------------------------------------------------------------------------------
 
+
 def _heads(model: Decoder, name: str) -> int:
     """Key heads of the mixer that a parameter belongs to, by which a fused matrix may be cut."""
     for prefix, made in _of_stream(model.main):

@@ -122,7 +122,7 @@ def _estimate(plan: Plan, sizes: Sequences, tokens: int | list[int], taken: Allo
         figure=figure,
         allocation=taken,
         next_token_bytes=_next(architecture, sizer, sizes.groups[0][0]) if isinstance(tokens, int) else None,
-        beside=tuple(item for item in (full, heads, rank) if item is not None),
+        beside=tuple(item for item in (full if full and full.value != figure.value else None, heads, rank) if item),
     )
 
 

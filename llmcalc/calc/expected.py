@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from llmcalc.calc.latency import Latency, Timing
+from llmcalc.calc.latency import Latency
+from llmcalc.calc.timing import Timing
 from llmcalc.hardware.calibrations import Calibration, find
 
 # The largest error on a format held out of the fit: Q4_0 from F16 and Q8_0, 15 Apple chips (benchmarks/).

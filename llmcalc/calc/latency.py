@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
 
 from llmcalc.arch.base import Step
 from llmcalc.arch.mixing import Counting, LatentForm, ScanForm
@@ -20,38 +19,14 @@ from llmcalc.calc.passes import Pass, Share, products
 from llmcalc.calc.rates import fastest
 from llmcalc.calc.reads import Operator, Reader
 from llmcalc.calc.sizing import Sequences, sequences
+from llmcalc.calc.timing import Timing, longest, request_seconds
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.engines.counted import library
 from llmcalc.errors import InvalidInputError
 from llmcalc.hardware.device import Device, Peak
 
-Bound = Literal["memory", "compute", "communication"]
 EXACT_STEPS = 512
 MOST_BATCH = 2**20
-
-
-class Timing(NamedTuple):
-    """One pass on a device: bytes of the busiest device, seconds of the whole pass.
-
-    The parts of ``read_bytes`` add up to it; ``likely_read_bytes``: with the experts that tokens find at random.
-    """
-
-    seconds_at_least: float
-    bound: Bound
-    seconds_roofline: float
-    memory_seconds: float
-    compute_seconds: float | None
-    link_seconds: float | None
-    read_bytes: int
-    weight_read_bytes: int
-    embedding_read_bytes: int
-    cache_read_bytes: int
-    state_read_bytes: int
-    written_bytes: int
-    likely_read_bytes: int
-    moved_bytes: int
-    flops: int
-    traffic: Traffic
 
 
 @dataclass(frozen=True)
@@ -93,16 +68,16 @@ class Latency:
     def passes(self) -> tuple[tuple[Timing, int], ...]:
         """The passes of the prompts of all sequences, equal ones counted."""
         number, source = self.sizes.number, self.prompt if self.encoder_tokens is None else self.encoder_tokens
-        chunk = self.chunk or number * self.prompt
-        if chunk >= self.prompt:
-            whole, rest = divmod(number, chunk // self.prompt)
-            plan = [
-                (Step(self.prompt, 0, source), chunk // self.prompt, whole),
-                (Step(self.prompt, 0, source), rest, 1),
-            ]
+        known = min(self.reader.prefix, self.prompt - 1)
+        new = self.prompt - known
+        chunk = self.chunk or number * new
+        if chunk >= new:
+            whole, rest = divmod(number, chunk // new)
+            step = Step(new, known, source)
+            plan = [(step, chunk // new, whole), (step, rest, 1)]
         else:
-            steps = [Step(min(chunk, self.prompt - past), past, source) for past in range(0, self.prompt, chunk)]
-            plan = [(step, 1, number) for step in steps]
+            starts = range(known, self.prompt, chunk)
+            plan = [(Step(min(chunk, self.prompt - past), past, source), 1, number) for past in starts]
         return tuple(
             (self._timing((Share(step, self.images, together),), decode=False), times)
             for step, together, times in plan
@@ -232,29 +207,6 @@ def _steps(sizes: Sequences) -> tuple[Share, ...]:
     return tuple(Share(Step(1, size.tokens, size.source), size.images, number) for size, number in sizes.groups)
 
 
-def longest(memory: float, compute: float | None, sent: float | None) -> tuple[float, Bound]:
-    """The largest of the three, and which it is."""
-    known: list[tuple[float, Bound]] = [(memory, "memory")]
-    known += [(compute, "compute")] if compute is not None else []
-    known += [(sent, "communication")] if sent is not None else []
-    return max(known, key=lambda pair: pair[0])
-
-
-def request_seconds(ttft: float, decode: float) -> float:
-    """A request: the time to its first token, and the decode steps of all further ones."""
-    return ttft + decode
-
-
-def per_request(ttft: float, itl: float, output: int) -> float:
-    """A request of ``output`` tokens at a steady gap: TTFT + (T - 1) x ITL; 0.4 + 99 x 0.02 = 2.38 seconds.
-
-    Raises: InvalidInputError.
-    """
-    if output < 1 or ttft < 0 or itl < 0:
-        raise InvalidInputError("a request has at least one token, and no negative time")
-    return request_seconds(ttft, (output - 1) * itl)
-
-
 def latency(
     architecture: Architecture,
     device: Device,
@@ -272,27 +224,38 @@ def latency(
     encoder_tokens: int | None = None,
     image_tokens: int = 0,
     batched_tokens: int | None = None,
+    shared_prefix: int = 0,
     engine: str = "none",
 ) -> Latency:
     """Seconds and bytes of a decode step on ``tokens`` cached positions, of a prompt, and of a whole request.
 
     Not counted: sampling, launches, activations between products, the host. Batches are of one replica (dp > 1).
     Args: prompt: by default ``tokens``. output: tokens of a request, the first with the prompt. mla: what latent
-    attention keeps and reads in decode. batched_tokens: of one pass of prompts, which are cut to it.
+    attention keeps and reads in decode. batched_tokens: of one pass of prompts, which are cut to it. shared_prefix:
+    first tokens that all sequences have in common and that are cached already.
     Raises: InvalidInputError, UnsupportedError. Source: CACM 52(4), 2009. Checked: tests/latency
     """
+    _check(architecture, mla, output, (prompt, batched_tokens), shared_prefix)
+    sizes = sequences(tokens, batch, lengths, encoder_tokens, image_tokens)
+    device.bandwidth()
+    reader = Reader(architecture, weights, group_size, cache, ranks or Ranks(), mla, shared_prefix)
+    first = prompt or max(size.tokens for size, _ in sizes.groups)
+    return Latency(
+        architecture, device, reader, sizes, max(first, 1), output, batched_tokens, engine, image_tokens, encoder_tokens
+    )
+
+
+def _check(
+    architecture: Architecture, mla: LatentForm, output: int, counts: tuple[int | None, ...], prefix: int
+) -> None:
+    """Raises: InvalidInputError for a model without steps, and for numbers that are too small."""
     if not architecture.decoder.layers:
         raise InvalidInputError(
             f"{architecture.model_type}: an encoder keeps nothing, so there is no step after another"
         )
     if mla == "reexpand":
         raise InvalidInputError("--mla reexpand: what is read depends on the library", "absorbed or expanded")
-    sizes = sequences(tokens, batch, lengths, encoder_tokens, image_tokens)
-    device.bandwidth()
-    if output < 1 or (prompt is not None and prompt < 1) or (batched_tokens is not None and batched_tokens < 1):
-        raise InvalidInputError("--prompt, --output and --max-batched-tokens are at least 1")
-    reader = Reader(architecture, weights, group_size, cache, ranks or Ranks(), mla)
-    first = prompt or max(size.tokens for size, _ in sizes.groups)
-    return Latency(
-        architecture, device, reader, sizes, max(first, 1), output, batched_tokens, engine, image_tokens, encoder_tokens
-    )
+    if prefix < 0 or min(number for number in (output, *counts) if number is not None) < 1:
+        raise InvalidInputError(
+            "--prompt, --output and --max-batched-tokens are at least 1, --shared-prefix at least 0"
+        )

@@ -16,7 +16,7 @@ from llmcalc.arch.base import Spec, State, Weight
 from llmcalc.arch.mixing import LatentForm
 from llmcalc.arch.model import Architecture, Stack, StackName
 from llmcalc.calc.passes import Pass, encoder_pass, idle, products
-from llmcalc.calc.rows import read_rows, written_rows
+from llmcalc.calc.rows import picked, read_rows, shared, written_rows
 from llmcalc.calc.sharding import rank_row, stages
 from llmcalc.calc.sizing import RECURRENT, Sizer
 from llmcalc.calc.weight_shards import Ranks, rank_bytes
@@ -69,6 +69,7 @@ class Reader:
     cache: str = "auto"
     ranks: Ranks = ONE
     latent: LatentForm = "absorbed"
+    prefix: int = 0  # first positions that all sequences have in common, cached once
 
     @cached_property
     def spans(self) -> list[range]:
@@ -234,7 +235,8 @@ class Reader:
                 step = share.step
                 rows = read_rows(spec, state, step.past, share.beside(state.scope), share.images)
                 new = 0 if state.borrowed else written_rows(state, step.new, step.past, share.beside(state.scope))
-                read, write = read + share.number * rows * entry, write + share.number * new * entry
+                common = (share.number - 1) * self._common(spec, state, step.past)
+                read, write = read + (share.number * rows - common) * entry, write + share.number * new * entry
             sizes[part] = (read, write)
         flops = sum(
             share.number * term.value
@@ -248,6 +250,12 @@ class Reader:
             work = tuple((flops if index == 0 else 0) * n for n in calls)
             again = size if borrowed else tuple(0 for _ in calls)
             yield Operator(spec.kind, spec.kind, part, size, size, tuple(write * n for n in calls), work, calls, again)
+
+    def _common(self, spec: Spec, state: State, past: int) -> int:
+        """Rows that one read can serve all sequences with: those of a shared prefix, where no query picks its own."""
+        if not self.prefix or not shared(state) or picked(spec, state) is not None:
+            return 0
+        return read_rows(spec, state, min(self.prefix, past))
 
     def entry(self, spec: Spec, state: State) -> int:
         """Bytes of one row on one rank; of latents that are kept expanded, keys and values of its heads."""

@@ -14,9 +14,13 @@ from typing import NamedTuple
 
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.cache import CacheEstimate, kv_cache
+from llmcalc.calc.rows import shared
+from llmcalc.calc.sharding import rank_row, stages
+from llmcalc.calc.sizing import Sizer, rows_of, sequences
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.engines.base import Budget, Part
 from llmcalc.errors import InvalidInputError
+from llmcalc.formats import find_cache
 
 MOST_TOKENS = 2**40
 MOST_SEQUENCES = 2**40
@@ -35,6 +39,7 @@ class Asked(NamedTuple):
     batched_tokens: int | None = None
     encoder_tokens: int | None = None
     image_tokens: int = 0
+    shared_prefix: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,30 @@ class Holding:
         """Bytes on the fullest device, with what an engine's pool holds back."""
         if batch == 0:
             return 0
+        if self.asked.shared_prefix and batch > 1:
+            return self._sharing(self.rounded(tokens), batch)
         found = self.estimate(tokens, batch)
         if found.allocation is not None:
             return found.allocation.per_device_bytes + found.allocation.reserve_bytes
         return found.total_bytes if found.per_device_bytes is None else found.per_device_bytes
+
+    def _sharing(self, tokens: int, batch: int) -> int:
+        """Bytes on the fullest device of sequences that keep their first tokens once, in whole blocks."""
+        a, model = self.asked, self.architecture
+        if a.engine != "none":
+            raise InvalidInputError(f"how {a.engine} shares a prefix is not described", "--engine none")
+        sizer = Sizer(model, find_cache((model.cache_format or model.dtype) if a.cache == "auto" else a.cache))
+        size = sequences(tokens, batch, None, a.encoder_tokens, a.image_tokens).groups[0][0]
+        prefix = min(a.shared_prefix // (a.block_size or 1) * (a.block_size or 1), tokens)
+        arrays = []
+        for held in model.states:
+            once = held.state.scope.rows(prefix) if shared(held.state) and not held.state.borrowed else 0
+            rows = batch * rows_of(held.state, size) - (batch - 1) * once
+            arrays.append((held.depths, rows * sizer.entry(held.state, rank_row(held.state, a.ranks.tp))))
+        return max(
+            sum(bytes_each * sum(depth in span for depth in depths) for depths, bytes_each in arrays)
+            for span in stages(model.decoder.depth, a.ranks.pp)
+        )
 
     @cached_property
     def block_tokens(self) -> int:

@@ -22,11 +22,11 @@ def read_rows(spec: Spec, state: State, n: int, source: int = 0, images: int = 0
         return 0
     if state.scope.kind == "chunked":
         return (n - 1) % state.scope.size + 1
-    limit = _picked(spec, state)
+    limit = picked(spec, state)
     return rows if limit is None else min(rows, limit)
 
 
-def _picked(spec: Spec, state: State) -> int | None:
+def picked(spec: Spec, state: State) -> int | None:
     """At most how many rows an indexer lets a query read."""
     if state.kind == "index":
         return None
@@ -57,3 +57,8 @@ def written_rows(state: State, step_new: int, past: int, source: int) -> int:
             return 1 if state.kind in RECURRENT else 0
         case _:
             return step_new
+
+
+def shared(state: State) -> bool:
+    """Whether sequences that begin alike can keep the array once: its entries stay as they are."""
+    return state.scope.grows and state.kind != "buffer"

@@ -64,7 +64,7 @@ def speculate(found: Latency, draft: Architecture, acceptance: float, drafted: i
         Share(Step(drafted + 1, size.tokens, size.source), size.images, number) for size, number in found.sizes.groups
     )
     check = found.timed(shares).seconds_roofline
-    reader = Reader(draft, "config", None, "auto", found.reader.ranks)
+    reader = Reader(draft, "config", None, "auto", found.reader.ranks, "absorbed", found.reader.prefix)
     small = replace(found, architecture=draft, reader=reader)
     steps = drafted * small.decode.seconds_roofline
     each = (check + steps) / tokens

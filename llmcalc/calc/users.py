@@ -8,9 +8,10 @@ from typing import Literal, NamedTuple
 
 from llmcalc.calc.capacity import Capacity
 from llmcalc.calc.expected import step_expected
-from llmcalc.calc.latency import Latency, Timing, latency
+from llmcalc.calc.latency import Latency, latency
 from llmcalc.calc.room import most
 from llmcalc.calc.sizing import Sequences
+from llmcalc.calc.timing import Timing
 from llmcalc.errors import InvalidInputError
 from llmcalc.hardware.device import Device
 
@@ -101,6 +102,6 @@ def users(room: Capacity, device: Device, max_itl: float | None = None, max_ttft
     found = latency(
         room.architecture, device, asked.tokens, 1, weights=room.weights, group_size=room.group_size, cache=asked.cache,
         ranks=asked.ranks, encoder_tokens=asked.encoder_tokens, image_tokens=asked.image_tokens,
-        batched_tokens=asked.batched_tokens, engine=asked.engine,
+        batched_tokens=asked.batched_tokens, engine=asked.engine, shared_prefix=asked.shared_prefix,
     )  # fmt: skip
     return Users(room, found, max_itl, max_ttft)

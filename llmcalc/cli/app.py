@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from llmcalc.cli.quick import read_at_once
 from llmcalc.cli.streams import abandon, complain, prepare
 from llmcalc.errors import LlmcalcError
 
@@ -40,14 +41,18 @@ class VerbGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The verb's own command, imported now."""
-        del ctx
         module = VERBS.get(cmd_name)
         if module is None:
             return None
         command = typer.main.get_command(import_module(f"llmcalc.cli.{module}").app)
-        for param in command.params:
-            _read_at_once(param)
+        read_at_once(command.get_params(ctx))
         return command
+
+    def get_params(self, ctx: Any) -> Any:
+        """The program's own options, read without delay."""
+        params = super().get_params(ctx)
+        read_at_once(params)
+        return params
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The verb to run; a near miss names the verb that was meant."""
@@ -68,27 +73,6 @@ class VerbGroup(TyperGroup):
         except LlmcalcError as error:
             fail(error.code, error.message, error.hint)
             raise typer.Exit(1) from None
-
-
-def _read_at_once(param: Any) -> None:
-    """Let a value that needs no conversion, or has a parser of ours, by-pass typer's machinery.
-
-    It would build a pydantic validator for every option of the verb, which takes longer than the answer. What is not
-    recognised here goes its usual way.
-    """
-    described = getattr(param, "type_descriptor", None)
-    parser = getattr(getattr(described, "parameter_info", None), "parser", None)
-    text = parser or (str if getattr(described, "annotation", None) is str else None)
-    usual = param.process_value
-
-    def process(ctx: Any, value: Any) -> Any:
-        if param.callback is not None or param.multiple or (param.required and value is None):
-            return usual(ctx, value)
-        if value is None or ctx.get_parameter_source(param.name).name == "DEFAULT":
-            return value
-        return text(value) if text is not None and isinstance(value, str) else usual(ctx, value)
-
-    param.process_value = process
 
 
 def fail(code: str, message: str, hint: str = "") -> None:

@@ -45,6 +45,7 @@ def verb(
     model: opt.ModelArg,
     tokens: opt.Tokens = 4096,
     batch: opt.Batch = 1,
+    shared_prefix: rank.SharedPrefix = 0,
     encoder_tokens: opt.EncoderTokens = None,
     image_tokens: opt.ImageTokens = 0,
     weights: rank.Weights = "config",
@@ -88,7 +89,7 @@ def verb(
     device = describe(gpu, memory=memory, bandwidth=bandwidth, peak=peak, link=link) if named else None
     found = load(model, source=source, as_family=as_family, overrides=opt.overrides(settings))
     asked = Asked(tokens, batch, cache, engine, rank.ranks(gpus, tp, pp, ep, dp), block_size, max_batched_tokens,
-                  encoder_tokens, image_tokens)  # fmt: skip
+                  encoder_tokens, image_tokens, shared_prefix)  # fmt: skip
     limits = Limits(utilization, cache_memory, weight_memory, activation, overhead)
     room = capacity(found.architecture, device, asked, limits, weights=weights, group_size=group_size)
     fast = device is not None and (device.bandwidth_bytes_per_second is not None or max_itl or max_ttft)

@@ -65,20 +65,18 @@ def verb(
     form.check()
     evens = even(expense, saving)
     ranks, first = rank.ranks(gpus, tp, pp, ep, 1), prompt or tokens
-    found, money, basis = None, None, ""
-    if price is not None and (tokens_per_second is not None or seconds is not None):
-        money, basis = (
-            measured(price, tokens_per_second, seconds, ranks.tp * ranks.pp, batch, generated, first),
-            "measured",
-        )
+    found, money, devices = None, None, ranks.tp * ranks.pp
+    basis = "at_least" if tokens_per_second is None and seconds is None else "measured"
+    if price is not None and basis == "measured":
+        money = measured(price, tokens_per_second, seconds, devices, batch, generated, first)
     elif price is not None and model is not None:
         found = load(model, source=source, as_family=as_family, overrides=opt.overrides(settings))
         answer = latency(
             found.architecture, dev.described(gpu, memory, bandwidth, peak, link), first, batch, prompt=first,
             output=generated, weights=weights, cache=cache, ranks=ranks,
         )  # fmt: skip
-        money, basis = cost(price, answer.request_seconds_at_least, devices=ranks.tp * ranks.pp, together=batch,
-                            output=generated, prompt=first), "at_least"  # fmt: skip
+        money = cost(price, answer.request_seconds_at_least, devices=devices, together=batch, output=generated,
+                     prompt=first)  # fmt: skip
     inputs: dict[str, object] = {
         "price": price, "expense": expense, "saving": saving, "tokens_per_second": tokens_per_second,
         "seconds": seconds,
@@ -127,7 +125,7 @@ def report(model: Model | None, money: Cost | None, basis: str, evens: int | Non
         "usd_per_million_tokens": money and money.usd_per_million_tokens,
         "usd_per_request": money and money.usd_per_request,
         "device_seconds_per_request": money and money.device_seconds_per_request,
-        "break_even_requests": evens, "basis": basis or None,
+        "break_even_requests": evens, "basis": basis if money else None,
     }  # fmt: skip
     lines, rows = [], list[tuple[Cell, ...]]()
     if money is not None:

@@ -12,7 +12,7 @@ from llmcalc.cli import options as opt
 from llmcalc.cli.output import Form, emit, model_block
 from llmcalc.loading import Model, load
 from llmcalc.report.report import Cell, Column, Report, Table
-from llmcalc.units import counted, show_count, show_flops, words
+from llmcalc.units import counted, show_count, show_flops, show_operations, words
 
 app = opt.verb_app()
 ROUGH = (
@@ -142,7 +142,7 @@ def headline(model: Model, count: FlopCount) -> list[str]:
     name = {"train": "forward and backward", "decode": "a decode step", "prefill": "prefill"}[count.phase]
     lines = [
         f"{model.provenance.name} · {name} · {counted(count.tokens, 'new token')} · {count.run.counting.convention} pairs",
-        f"{exact:,} FLOP = {show_flops(exact)}",
+        show_operations(exact),
         f"products with weights {show_flops(count.matmul_flops)} (of this the output matrix "
         f"{show_flops(count.lm_head_flops)}), attention {show_flops(count.attention_flops)}, "
         f"scans {show_flops(count.scan_flops)}",
@@ -172,7 +172,7 @@ def kinds_table(count: FlopCount) -> Table:
             r.attention_flops,
             r.scan_flops,
             r.flops,
-            r.flops / whole,
+            r.flops / whole if whole else None,
         )
         for r in count.kinds
     ]
@@ -220,7 +220,7 @@ def rough_report(params: int, tokens: int, batch: int, asked: dict[str, Any]) ->
         out |= {"training_flops": 3 * forward, "rough_6pd_flops": 3 * forward}
     lines = [
         f"{show_count(params)} parameters · {counted(count, 'token')} · by the rule of thumb",
-        f"{each * params * count:,} FLOP = {show_flops(each * params * count)}",
+        show_operations(each * params * count),
     ]
     table = Table(
         (Column("quantity", "quantity"), Column("FLOP", "flops", "count")), (("rule of thumb", each * params * count),)

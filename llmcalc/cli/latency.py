@@ -40,6 +40,7 @@ def verb(
     draft: Draft = None,
     acceptance: Acceptance = 0.7,
     draft_tokens: Drafted = 4,
+    shared_prefix: rank.SharedPrefix = 0,
     encoder_tokens: opt.EncoderTokens = None,
     image_tokens: opt.ImageTokens = 0,
     weights: rank.Weights = "config",
@@ -77,7 +78,8 @@ def verb(
     inputs: dict[str, object] = {
         "tokens": tokens, "batch": batch, "prompt": prompt, "output": generated, "encoder_tokens": encoder_tokens,
         "image_tokens": image_tokens, "weights": weights, "group_size": group_size, "cache": cache, "mla": mla,
-        "max_batched_tokens": max_batched_tokens, "engine": engine, "device": device.id, **ranks._asdict(),
+        "max_batched_tokens": max_batched_tokens, "engine": engine,
+        "shared_prefix": shared_prefix, "device": device.id, **ranks._asdict(),
         "draft": draft, "acceptance": acceptance if draft else None, "draft_tokens": draft_tokens if draft else None,
     }  # fmt: skip
     if model is None:
@@ -88,7 +90,7 @@ def verb(
         found.architecture, device, tokens, batch, prompt=prompt, output=generated, weights=weights,
         group_size=group_size, cache=cache, ranks=ranks, mla="expanded" if mla == "expanded" else "absorbed",
         lengths=opt.lengths(lengths, lengths_file, ctx), encoder_tokens=encoder_tokens, image_tokens=image_tokens,
-        batched_tokens=max_batched_tokens, engine=engine,
+        batched_tokens=max_batched_tokens, engine=engine, shared_prefix=shared_prefix,
     )  # fmt: skip
     drafts = speculate(answer, load(draft).architecture, acceptance, draft_tokens) if draft else None
     emit(report(found, answer, inputs, drafts), form)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmcalc.calc.expected import Expected, expected
-from llmcalc.calc.latency import Latency, Timing, longest
+from llmcalc.calc.latency import Latency
 from llmcalc.calc.speculative import Speculation
+from llmcalc.calc.timing import Timing, longest
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.calc.weights import rule_of_thumb
 from llmcalc.cli.output import model_block

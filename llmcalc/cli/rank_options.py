@@ -31,6 +31,11 @@ BatchedTokens = Annotated[
     typer.Option("--max-batched-tokens", parser=opt.tokens_of("max-batched-tokens"), metavar="N",
                  help="Of one pass; prompts are cut to it."),
 ]  # fmt: skip
+SharedPrefix = Annotated[
+    int,
+    typer.Option("--shared-prefix", parser=opt.tokens_of("shared-prefix", 0), metavar="N",
+                 help="First tokens that all sequences have in common, cached once."),
+]  # fmt: skip
 OutFile = Annotated[Path | None, typer.Option("-o", "--output-file", help="Write there.", rich_help_panel=opt.OUTPUT)]
 OutputTokens = Annotated[
     int, typer.Option("--output", parser=opt.tokens_of("output"), metavar="N", help="Tokens that a request generates.")

@@ -53,6 +53,8 @@ QUIRKS: dict[str, Quirk] = {
     "mimo_v2_flash": Quirk(window=1),
     "zaya": Quirk(conv=0),
     "minimax": Quirk(dtypes=MODEL_STATE),
+    # Its states are made of the dtype of what it computes, whatever inference_state_dtype says.
+    "xlstm": Quirk(dtypes=tuple((name, "model") for name in ("matrix_memory", "normaliser", "stabiliser"))),
     # Layers without a compressor keep keys and values as two tensors, though they are equal.
     "deepseek_v4": Quirk(copies=(("keys_values", "sliding_attention", 2),)),
     # Their convolutions run in fp32.

@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, get_args
 
-from llmcalc.arch.fields import SourceKind
 from llmcalc.errors import InvalidInputError, NotFoundError, SourceError
 from llmcalc.sources import catalogue
-from llmcalc.sources.raw import Provenance, RawConfig, Tensor
+from llmcalc.sources.raw import Provenance, RawConfig, SourceKind, Tensor
 
 __all__ = ["Provenance", "RawConfig", "Tensor", "resolve"]
 

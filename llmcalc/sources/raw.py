@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from llmcalc.arch.fields import SourceKind
+from llmcalc.errors import MalformedConfigError
+
+SourceKind = Literal["catalog", "local", "hub", "gguf", "stdin"]
 
 
 class Tensor(NamedTuple):
@@ -49,3 +51,14 @@ class RawConfig:
     where: str
     warnings: tuple[str, ...] = ()
     tensors: tuple[Tensor, ...] | None = None
+
+
+def check_object(data: object, where: str) -> Mapping[str, object]:
+    """A config is a JSON object; say so where it is not.
+
+    Raises: MalformedConfigError.
+    """
+    if not isinstance(data, dict):
+        kind = {list: "a list", str: "a string", type(None): "null"}.get(type(data), type(data).__name__)
+        raise MalformedConfigError(f"{where}: the config is {kind}, expected a JSON object")
+    return data

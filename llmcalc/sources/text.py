@@ -8,9 +8,8 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from llmcalc.arch.fields import SourceKind, check_object
 from llmcalc.errors import MalformedConfigError
-from llmcalc.sources.raw import Provenance, RawConfig
+from llmcalc.sources.raw import Provenance, RawConfig, SourceKind, check_object
 
 LARGEST_FILE: Final = 64 * 2**20
 DEEPEST: Final = 64

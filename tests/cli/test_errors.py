@@ -45,7 +45,7 @@ def refused(done: CompletedProcess[str], *words: str, code: int = 1) -> None:
         ({"tie_word_embeddings": "yes"}, ["tie_word_embeddings is 'yes'", "true or false"]),
         ({"model_type": "lama"}, ["model_type 'lama' is not known", "llama", "--as"]),
         ({"model_type": None}, ["model_type is missing", "--as FAMILY"]),
-        ({"model_type": 7}, ["model_type is missing"]),
+        ({"model_type": 7}, ["model_type is 7", "a string"]),
     ],
 )
 def test_bad_fields(run: Run, tmp_path: Path, changes: dict[str, Any], words: list[str]) -> None:

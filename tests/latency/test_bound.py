@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from llmcalc import load
-from llmcalc.calc.latency import Latency, latency, longest, per_request
+from llmcalc.calc.latency import Latency, latency
 from llmcalc.calc.links import reductions, traffic
 from llmcalc.calc.rates import product_format
+from llmcalc.calc.timing import longest, per_request
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.errors import InvalidInputError
 from llmcalc.hardware.catalogue import describe
@@ -56,7 +57,15 @@ def test_the_batch_at_which_it_computes_longer() -> None:
 
 
 def test_the_roofline_is_never_below_the_bound() -> None:
-    for name in ("llama-3-8b", "gpt-oss-120b", "deepseek-v3", "gemma-3-27b", "zamba2-1.2b", "t5-large", "llama-4-scout"):
+    for name in (
+        "llama-3-8b",
+        "gpt-oss-120b",
+        "deepseek-v3",
+        "gemma-3-27b",
+        "zamba2-1.2b",
+        "t5-large",
+        "llama-4-scout",
+    ):
         for ranks in (Ranks(), Ranks(2), Ranks(1, 2)):
             found = latency(load(name).architecture, describe("h100-sxm5-80gb"), 5000, 4, ranks=ranks)
             assert found.decode.seconds_at_least <= found.decode.seconds_roofline

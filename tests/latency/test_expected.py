@@ -16,7 +16,8 @@ from llmcalc.hardware.catalogue import describe
 LLAMA = load("llama-2-7b").architecture
 ROW = """{"calibrations": [{"device": "rtx-4090", "engine": "mine", "overhead_seconds": 1e-5, "efficiency": 0.5,
  "bandwidth_bytes_per_second": 1008000000000, "rows": 3, "residual": 0.01, "worst": 0.02, "spread": 0.12,
- "bytes_low": 1000, "bytes_high": 9000000000, "models": ["x"], "dense": true, "experts": false, "sources": ["here"]}]}"""
+ "bytes_low": 1000, "bytes_high": 9000000000, "models": ["x"], "dense": true, "experts": false,
+ "sources": ["here"]}]}"""
 
 
 def test_a_range_around_its_middle() -> None:
@@ -30,7 +31,7 @@ def test_a_range_around_its_middle() -> None:
 
 def test_no_calibration_no_expectation() -> None:
     assert expected(latency(LLAMA, describe("l4"))) is None
-    assert expected(latency(LLAMA, describe("apple-m1-pro", bandwidth=1e12))) is None  # another device than was measured
+    assert expected(latency(LLAMA, describe("apple-m1-pro", bandwidth=1e12))) is None
     assert expected(latency(LLAMA, describe("apple-m1-pro"), engine="vllm")) is None
     assert expected(latency(load("gpt-oss-20b").architecture, describe("apple-m1-pro"))) is None  # it saw no experts
     assert expected(latency(LLAMA, describe("h200-sxm-141gb"), 1, 4096)) is None  # bound by compute

@@ -19,7 +19,7 @@ runner = CliRunner()
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    done = runner.invoke(app, words)
+    done = runner.invoke(app, words, env={"COLUMNS": ""})
     return done.exit_code, done.stdout, done.stderr
 
 

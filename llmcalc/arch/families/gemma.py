@@ -56,7 +56,8 @@ def places(fields: Fields, layers: int) -> list[Place]:
             source = owners.get(sliding[index])
             if source is None:
                 raise InvalidInputError(f"{fields.where}: layer {index} shares a cache that no layer of its kind owns")
-        out.append(Place(sliding[index], source, widths[index] * (2 if double and source is not None else 1)))
+        width = widths[index] * (2 if double and source is not None else 1)
+        out.append(Place(sliding[index], source, width, forward.sparsity(fields, index)))
     return out
 
 

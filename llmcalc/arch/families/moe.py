@@ -24,13 +24,15 @@ class Experts(NamedTuple):
     """The switches of a family's experts.
 
     width: the field of an expert's width. shared: where its shared expert's width comes from: ``count`` x width of an
-    expert by ``n_shared_experts``, a ``field`` of its own, or ``none``.
+    expert by ``n_shared_experts`` (``shared_usual`` where the file
+    is silent), a ``field`` of its own, or ``none``.
     """
 
     placement: Placement = all_sparse
     width: str = "moe_intermediate_size"
     shared: Literal["none", "count", "field"] = "none"
     shared_field: str = "shared_expert_intermediate_size"
+    shared_usual: int = 0
     shared_gate: bool = False
     correction: Literal["none", "buffer", "parameter"] = "none"
     router_bias: Switch = False
@@ -74,7 +76,7 @@ def shared_expert(fields: Fields, table: Experts, d: int, width: int, act: str) 
     if table.shared == "field":
         size = fields.integer(table.shared_field, null=0, low=0)
     else:
-        size = uniform(fields, "n_shared_experts", null=0) * width
+        size = uniform(fields, "n_shared_experts", null=table.shared_usual) * width
     return FeedForward(d, size, table.gated, act, switch(fields, table.shared_bias)) if size else None
 
 
@@ -117,8 +119,8 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
         QWEN_LAYOUT,
         Experts(qwen_step, inert=("qkv_bias", "use_qk_norm", "shared_expert_intermediate_size")),
     ),
-    "qwen3_vl_moe_text": (QWEN_LAYOUT, Experts(qwen_step)),
-    "qwen3_omni_moe_text": (QWEN_LAYOUT, Experts(qwen_step)),
+    "qwen3_vl_moe_text": (QWEN3._replace(window="every"), Experts(qwen_step)),
+    "qwen3_omni_moe_text": (QWEN3._replace(window="every"), Experts(qwen_step)),
     "olmoe": (
         Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="full"),
         Experts(width="intermediate_size"),
@@ -169,7 +171,7 @@ FAMILIES: dict[str, tuple[Layout, Experts]] = {
     ),
     "hunyuan_v1_moe": (
         Layout(qkv="?attention_bias", o="?attention_bias", qk_norm="head"),
-        Experts(shared="count", fp32_router=True, refuses=("use_cla", "use_mla"), inert=HUNYUAN_INERT),
+        Experts(shared="count", shared_usual=1, fp32_router=True, refuses=("use_cla", "use_mla"), inert=HUNYUAN_INERT),
     ),
     "hy_v3": (
         Layout(qkv="?attention_bias", o="?attention_bias", mlp="?mlp_bias", qk_norm="head"),

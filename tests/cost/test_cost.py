@@ -1,0 +1,64 @@
+"""Money: the textbook's break-even, requests by time and by rate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from subprocess import CompletedProcess
+
+import pytest
+
+from llmcalc.calc.cost import break_even, cost, from_rate
+from llmcalc.errors import InvalidInputError
+
+Run = Callable[..., "CompletedProcess[str]"]
+
+
+def test_textbook() -> None:
+    assert break_even("100000", "0.01") == 10_000_000
+    assert break_even("100,000", "0.03") == 3_333_334
+
+
+def test_a_request() -> None:
+    found = cost(3.6, 10.0, devices=8, together=4, output=100, prompt=300)
+    assert found.usd_per_request == pytest.approx(0.02)
+    assert found.usd_per_million_output_tokens == pytest.approx(200)
+    assert found.usd_per_million_tokens == pytest.approx(50)
+    assert found.device_seconds_per_request == 20
+
+
+def test_a_rate() -> None:
+    found = from_rate(2.0, 1000, devices=2, output=500)
+    assert found.usd_per_million_output_tokens == pytest.approx(2 * 2 / 3600 / 1000 * 1e6)
+    assert found.usd_per_request == pytest.approx(found.usd_per_million_output_tokens * 500 / 1e6)
+
+
+@pytest.mark.parametrize(("expense", "saving"), [("1", "0"), ("1", "-1"), ("-1", "1"), ("x", "1"), ("1", "nan")])
+def test_refusals(expense: str, saving: str) -> None:
+    with pytest.raises(InvalidInputError):
+        break_even(expense, saving)
+
+
+def test_no_negative_money() -> None:
+    with pytest.raises(InvalidInputError):
+        cost(-1.0, 1.0)
+    with pytest.raises(InvalidInputError):
+        from_rate(1.0, 0.0)
+
+
+def test_verb(run: Run) -> None:
+    done = run("cost", "--expense", "100000", "--saving", "0.01", "--json")
+    assert json.loads(done.stdout)["results"]["break_even_requests"] == 10_000_000
+    done = run("cost", "llama-3-8b", "--gpu", "h100", "--price", "3.6", "--prompt", "100", "--output", "10", "--json")
+    results = json.loads(done.stdout)["results"]
+    assert results["basis"] == "at_least"
+    assert results["usd_per_request"] * 1e6 / 10 == pytest.approx(results["usd_per_million_output_tokens"])
+    done = run("cost", "--price", "2", "--tokens-per-second", "1000", "--json")
+    assert json.loads(done.stdout)["results"]["usd_per_million_output_tokens"] == pytest.approx(2 / 3.6)
+    for words in (
+        (),
+        ("--expense", "5"),
+        ("--price", "2"),
+        ("--price", "2", "--seconds", "1", "--tokens-per-second", "1"),
+    ):
+        assert run("cost", *words).returncode == 1
