@@ -14,6 +14,7 @@ from llmcalc.units import parse_size, parse_tokens, show_bytes
 
 
 def main() -> None:
+    """Read the options, print a line a model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+")
     parser.add_argument("--memory", type=parse_size, default=parse_size("80GiB"))
@@ -21,7 +22,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=parse_tokens, default=32768)
     options = parser.parse_args()
 
-    print(f"{show_bytes(options.memory)} a card, {show_bytes(options.reserve)} kept free, {options.tokens:,} tokens each")
+    memory, reserve = show_bytes(options.memory), show_bytes(options.reserve)
+    print(f"{memory} a card, {reserve} kept free, {options.tokens:,} tokens each")
     for name in options.models:
         model = llmcalc.load(name).architecture
         weights = 2 * llmcalc.params(model).total_params

@@ -55,7 +55,9 @@ def load(
     name = _named(ref)
     kind = source if isinstance(ref, str) or source is not None else "local"
     if overrides is not None and not isinstance(overrides, Mapping):
-        raise InvalidInputError(f"overrides is a {type(overrides).__name__}, expected fields and their values")
+        raise InvalidInputError(f"overrides is of type {type(overrides).__name__}, expected fields and their values")
+    if as_family is not None and not isinstance(as_family, str):
+        raise InvalidInputError(f"as_family is of type {type(as_family).__name__}, expected the name of a family")
     raw = resolve(name, source=kind)
     if headers and raw.tensors is None:
         raw = _with_headers(raw)
@@ -77,7 +79,7 @@ def _named(ref: object) -> str:
         raise InvalidInputError("a model was given where its name or path is expected", "it is loaded already")
     name = os.fspath(ref) if isinstance(ref, (str, os.PathLike)) else None
     if not isinstance(name, str):
-        raise InvalidInputError(f"expected a model's name or path, found a {type(ref).__name__}")
+        raise InvalidInputError(f"expected a model's name or path, found an object of type {type(ref).__name__}")
     return name
 
 

@@ -39,7 +39,7 @@ def test_python_blocks_run(text: str) -> None:
 
 
 def test_first_screen_has_the_two_lines() -> None:
-    """One installs and runs the main job, one installs the test extras and passes the tests; .ci/run pastes the second."""
+    """One installs and runs the main job, one installs the extras and passes the tests; .ci/run pastes the second."""
     lines = [text for language, text in BLOCKS if language == "sh"]
 
     assert lines[0].endswith("&& .venv/bin/llmcalc kv-cache llama-3-70b --tokens 4096")
@@ -67,7 +67,7 @@ def test_the_table_is_there() -> None:
 
 def test_example_of_a_capacity_plan() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "plan_capacity.py"), "--memory", "80GiB", "llama-3-8b", "mixtral-8x7b"],
+        [sys.executable, "examples/plan_capacity.py", "--memory", "80GiB", "llama-3-8b", "mixtral-8x7b"],
         capture_output=True, text=True, timeout=60, check=True, cwd=ROOT,
     )  # fmt: skip
 

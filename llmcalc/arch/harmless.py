@@ -32,8 +32,7 @@ _PATTERN = r"""
     | aux_\w+ | \w*epsilon\w* | (\w+_)?eps | \w+_eps | pretraining_tp | gradient_checkpoint\w*
     | \w+_checkpoint_enabled | \w+_parallel_enabled | seed | offload\w* | unsloth\w* | task_specific_params
     # positions: how they turn, not how many there are
-
-    | (\w+_)?rope_(theta|scaling|parameters|base|type|ratio|pct|percentage|interleave|interleaved|local_base_freq|freq\w*)
+    | (\w+_)?rope_(theta|scaling|parameters|base|type|ratio|pct|percentage|interleaved?|local_base_freq|freq\w*)
     | (original|use|default|mscale)_rope\w* | rotary_(pct|base|percent|emb_base|embedding_base|value|emb_\w+)
     | mrope_\w+ | use_(rotary|m?rope)\w* | (\w+_)?interleaved? | partial_rotary\w* | original_max_position_embeddings
     | max_timescale

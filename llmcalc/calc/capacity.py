@@ -20,6 +20,7 @@ from llmcalc.figure import Figure, total
 from llmcalc.hardware.device import Device
 
 MOST_DEVICES = 1024
+MOST_TP = 128
 NARROWER = ("fp8", "int4")
 DEVICE_SOURCE = "per device; weights and cache of the fullest one"
 
@@ -172,7 +173,9 @@ class Capacity:
 
     def spread(self, ranks: Ranks) -> Capacity:
         """The same on other ranks."""
-        return replace(self, asked=self.asked._replace(ranks=ranks))
+        other = replace(self, asked=self.asked._replace(ranks=ranks))
+        other.__dict__["spreading"] = self.spreading  # the same weights: cut anew, not laid out anew
+        return other
 
     def holds(self, ranks: Ranks) -> bool:
         """Whether it fits on other ranks; not where they divide nothing."""
@@ -185,6 +188,8 @@ class Capacity:
     def choices(self) -> tuple[tuple[Choice, bool], ...]:
         """The ways to use as many devices, each with whether it then fits."""
         ranks = self.asked.ranks
+        if self.limits.weight_memory is not None:
+            return ()
         found = self.spreading.choices(ranks.tp * ranks.pp * ranks.dp, ranks.dp)
         return tuple((one, one.weight_bytes is not None and self.holds(one.ranks)) for one in found)
 
@@ -199,11 +204,14 @@ class Capacity:
         whole = self.spreading.choice(Ranks())
         if whole.weight_bytes is None:
             return None
-        # No cut makes less of weights or grown caches than an equal share of those that are cut; latents are whole.
-        first = max(1, ceil(Fraction(whole.weight_bytes, max(1, self.rule.available_bytes))))
+        # No cut leaves the fullest device with less than an equal share of weights and cache.
+        left = self.rule.available_bytes - self.reserves.activations[1] - self.reserves.runtime[1]
+        if left <= 0:
+            return None
+        first = max(1, ceil(Fraction(whole.weight_bytes + self.spread(Ranks()).cache_bytes, left)))
         counts = [n for n in range(first, MOST_DEVICES + 1) if n <= 16 or n % 8 == 0]
         for count in counts:
-            ways = [Ranks(tp, count // tp) for tp in range(count, 0, -1) if count % tp == 0]
+            ways = [Ranks(tp, count // tp) for tp in range(min(count, MOST_TP), 0, -1) if count % tp == 0]
             if any(self.holds(one) for way in ways for one in self._ways(way)):
                 return count
         return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import Field, is_dataclass
 from dataclasses import fields as dataclass_fields
-from dataclasses import is_dataclass
 from math import isfinite
 from typing import NamedTuple
 
@@ -45,7 +45,8 @@ WINDOWS = {"sliding": "window", "chunked": "chunk", "compressed": "rate", "fixed
 def numbers(spec: Spec) -> dict[str, object]:
     """A spec's own fields as JSON: numbers, switches and names under the config's spelling; no tensors."""
     out: dict[str, object] = {"kind": spec.kind}
-    for field in dataclass_fields(spec) if is_dataclass(spec) else ():
+    own: tuple[Field[object], ...] = dataclass_fields(spec) if is_dataclass(spec) else ()
+    for field in own:
         value = getattr(spec, field.name)
         if isinstance(value, Scope):
             out["scope"] = value.kind
@@ -76,7 +77,11 @@ def _words(layer: Layer, *, tell_bare: bool) -> tuple[str, str, str, str]:
 def _aloud(spec: Spec, *, tell_bare: bool) -> str:
     """A mixer in words; that it has no positions is told where others of its stack rotate theirs."""
     bare = tell_bare and spec.part == "attention" and getattr(spec, "positions", spec) is None
-    return f"{spec.describe()}, without positions (NoPE)" if bare and not getattr(spec, "cross", False) else spec.describe()
+    return (
+        f"{spec.describe()}, without positions (NoPE)"
+        if bare and not getattr(spec, "cross", False)
+        else spec.describe()
+    )
 
 
 def _rotates(spec: Spec) -> bool:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from llmcalc.arch.model import Architecture
 from llmcalc.calc.latency import Latency
 from llmcalc.calc.timing import Timing
 from llmcalc.hardware.calibrations import Calibration, find
 
 # The largest error on a format held out of the fit: Q4_0 from F16 and Q8_0, 15 Apple chips (benchmarks/).
 HELD_OUT = 0.12
+
+
+# The largest error on a model held out of the fit: 7 B from 70 B and 8x7B on one device (benchmarks/).
+UNSEEN = 0.27
+# Figures of a device that make it another than the one that was measured.
+DECIDES = {"bandwidth", "peak", "link"}
 
 
 class Expected(NamedTuple):
@@ -31,6 +38,11 @@ class Point(NamedTuple):
     seconds: float
 
 
+def shape(architecture: Architecture) -> str:
+    """Layers that run and their width, which tell models of a calibration from others."""
+    return f"{len(architecture.decoder.calls)}x{architecture.hidden_size}"
+
+
 def moved(found: Latency, timing: Timing) -> int:
     """Bytes of a step with random experts, over all pipeline stages."""
     return (timing.likely_read_bytes + timing.written_bytes) * found.reader.ranks.pp
@@ -46,15 +58,16 @@ def step_expected(found: Latency, timing: Timing) -> Expected | None:
 
     A step that computes longer than it moves bytes has none: calibrations are of steps bound by memory.
     """
-    if found.device.given or (timing.compute_seconds or 0.0) > timing.memory_seconds:
+    if set(found.device.given) & DECIDES or (timing.compute_seconds or 0.0) > timing.memory_seconds:
         return None
     calibration = find(found.device.id, found.engine, experts=found.reader.experts)
     if calibration is None:
         return None
     size = moved(found, timing)
     likely = max(timing.seconds_at_least, calibration.seconds(len(found.architecture.decoder.calls), size))
-    low = max(timing.seconds_at_least, likely * (1 - calibration.spread))
-    return Expected(low, likely, likely * (1 + calibration.spread), calibration, _stretched(calibration, size, found))
+    spread = calibration.spread if shape(found.architecture) in calibration.shapes else max(UNSEEN, calibration.spread)
+    low = max(timing.seconds_at_least, likely * (1 - spread))
+    return Expected(low, likely, likely * (1 + spread), calibration, _stretched(calibration, size, found))
 
 
 def _stretched(calibration: Calibration, size: int, found: Latency) -> tuple[str, ...]:

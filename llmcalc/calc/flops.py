@@ -248,6 +248,7 @@ def flops(
         convention, form, scan or ("recurrent" if decode else "chunked"), library(architecture)
     )  # fmt: skip
     if train_tokens is not None:
+        train_tokens = whole("train_tokens", train_tokens, 1)
         shares = _whole_run(train_tokens, tokens, encoder_tokens, image_tokens)
     else:
         cached = tokens if past is None or not decode else past

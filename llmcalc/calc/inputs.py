@@ -35,6 +35,13 @@ def architecture_of(given: Architecture | Described) -> Architecture:
     return found
 
 
+def text(name: str, value: object) -> str:
+    """A text. Raises: InvalidInputError."""
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{name} is {_called(value)}, expected a text")
+    return value
+
+
 def whole(name: str, value: object, low: int) -> int:
     """A whole number of at least ``low`` and at most 2^53.
 
@@ -53,4 +60,8 @@ def whole(name: str, value: object, low: int) -> int:
 
 
 def _called(value: object) -> str:
-    return f"{value!r:.60}" if isinstance(value, (str, int, float)) or value is None else f"a {type(value).__name__}"
+    return (
+        f"{value!r:.60}"
+        if isinstance(value, (str, int, float)) or value is None
+        else f"an object of type {type(value).__name__}"
+    )

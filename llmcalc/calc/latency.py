@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import lcm
 
+from llmcalc import engines
 from llmcalc.arch.base import Step
 from llmcalc.arch.mixing import Counting, LatentForm, ScanForm
 from llmcalc.arch.model import Architecture
@@ -27,6 +29,7 @@ from llmcalc.hardware.device import Device, Peak
 
 EXACT_STEPS = 512
 MOST_BATCH = 2**20
+MOST_PASSES = 4096
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,9 @@ class Latency:
             plan = [(step, chunk // new, whole), (step, rest, 1)]
         else:
             starts = range(known, self.prompt, chunk)
+            if len(starts) > MOST_PASSES:
+                raise InvalidInputError(f"--max-batched-tokens {chunk}: {len(starts):,} passes of one prompt",
+                                        f"at most {MOST_PASSES:,}")  # fmt: skip
             plan = [(Step(min(chunk, self.prompt - past), past, source), 1, number) for past in starts]
         return tuple(
             (self._timing((Share(step, self.images, together),), decode=False), times)
@@ -103,16 +109,23 @@ class Latency:
     def request_seconds_at_least(self) -> float:
         """Prompt to last token: prefill, and a decode step for every further token, each on a longer context.
 
-        Of more than 512 steps, stretches are priced at their first, shortest context.
+        Of more than 512 steps, stretches are priced at their first, shortest context; where layers read chunks, at the
+        start of the chunk before.
         """
         steps = self.output - 1
-        chunked = any(held.state.scope.kind == "chunked" for held in self.architecture.states)
-        stride = 1 if chunked else max(1, -(-steps // EXACT_STEPS))
+        stride = max(1, -(-steps // EXACT_STEPS))
         decode = sum(
-            min(stride, steps - done) * self._grown(self.prompt + done).seconds_at_least
+            min(stride, steps - done) * self._grown(self._start(self.prompt + done, stride)).seconds_at_least
             for done in range(0, steps, stride)
         )
         return request_seconds(self.prefill_seconds_at_least, decode)
+
+    def _start(self, tokens: int, stride: int) -> int:
+        """A context that no other of a stretch reads less than."""
+        if stride == 1:
+            return tokens
+        period = lcm(1, *(h.state.scope.size for h in self.architecture.states if h.state.scope.kind == "chunked"))
+        return (tokens - 1) // period * period + 1 if period > 1 else tokens
 
     def _grown(self, tokens: int) -> Timing:
         return self.at(sequences(tokens, self.sizes.number, None, self.encoder_tokens, self.images))
@@ -163,6 +176,21 @@ class Latency:
             max(moved), flops, said,
         )  # fmt: skip
 
+    @cached_property
+    def cache_reads(self) -> tuple[tuple[str, int], ...]:
+        """Cache and state that a decode step reads on the busiest device, by layer kind."""
+        operators = self.reader.operators(self.decode_pass())
+        busiest = self._busiest(operators)
+        found: dict[str, int] = {}
+        for op in operators:
+            if op.part in ("cache", "state"):
+                found[op.branch] = found.get(op.branch, 0) + op.least[busiest]
+        return tuple((kind, size) for kind, size in found.items() if size)
+
+    def _busiest(self, operators: tuple[Operator, ...]) -> int:
+        """The stage that reads most."""
+        return max(range(len(self.reader.spans)), key=lambda stage: sum(op.least[stage] for op in operators))
+
     def decode_pass(self) -> Pass:
         """The decode step as a pass."""
         return self._pass(_steps(self.sizes), "recurrent", decode=True)
@@ -185,8 +213,7 @@ class Latency:
 
     def _parts(self, operators: tuple[Operator, ...]) -> tuple[int, int, int, int, int, int]:
         """Reads of the busiest stage by part, its writes, and its reads with random experts."""
-        stages = range(len(self.reader.spans))
-        busiest = max(stages, key=lambda stage: sum(op.least[stage] for op in operators))
+        busiest = self._busiest(operators)
         by = {part: sum(op.least[busiest] for op in operators if op.part == part)
               for part in ("weights", "embedding", "cache", "state")}  # fmt: skip
         written = sum(op.written[busiest] for op in operators)
@@ -232,12 +259,14 @@ def latency(
     Not counted: sampling, launches, activations between products, the host. Batches are of one replica (dp > 1).
     Args: prompt: by default ``tokens``. output: tokens of a request, the first with the prompt. mla: what latent
     attention keeps and reads in decode. batched_tokens: of one pass of prompts, which are cut to it. shared_prefix:
-    first tokens that all sequences have in common and that are cached already.
+    first tokens that all sequences have in common and that are cached already. engine: whose calibration is wanted.
     Raises: InvalidInputError, UnsupportedError. Source: CACM 52(4), 2009. Checked: tests/latency
     """
     _check(architecture, mla, output, (prompt, batched_tokens), shared_prefix)
     sizes = sequences(tokens, batch, lengths, encoder_tokens, image_tokens)
     device.bandwidth()
+    if engine != "none":
+        engines.find(engine)
     reader = Reader(architecture, weights, group_size, cache, ranks or Ranks(), mla, shared_prefix)
     first = prompt or max(size.tokens for size, _ in sizes.groups)
     return Latency(

@@ -20,7 +20,7 @@ from llmcalc.calc.rows import picked, read_rows, shared, written_rows
 from llmcalc.calc.sharding import rank_row, stages
 from llmcalc.calc.sizing import RECURRENT, Sizer
 from llmcalc.calc.weight_shards import Ranks, rank_bytes
-from llmcalc.calc.weights import Share, choose, shares
+from llmcalc.calc.weights import Chooser, Share, choose, shares
 from llmcalc.formats import find_cache
 from llmcalc.schemes.sites import Site, sites
 
@@ -89,12 +89,16 @@ class Reader:
         return Sizer(a, find_cache(self.cache, a.cache_format or a.dtype))
 
     @cached_property
+    def chooser(self) -> Chooser:
+        """What gives each weight its layout."""
+        return choose(self.architecture, self.weights, self.group_size)
+
+    @cached_property
     def stored(self) -> tuple[Stored, ...]:
         """Every tensor of the stacks that text passes, with the calls of each stage."""
         self.ranks.check()
-        chooser = choose(self.architecture, self.weights, self.group_size)
         found = [site for site in sites(self.architecture) if site.stack in ("decoder", "encoder")]
-        return tuple(self._stored(site, share) for site in found for share in shares(chooser, site))
+        return tuple(self._stored(site, share) for site in found for share in shares(self.chooser, site))
 
     def _stored(self, site: Site, share: Share) -> Stored:
         size = rank_bytes(site, share, self.ranks)

@@ -51,9 +51,7 @@ def sequences(
         raise InvalidInputError("lengths is empty, expected at least one sequence")
     images = whole("image_tokens", image_tokens, 0)
     beside = None if encoder_tokens is None else whole("encoder_tokens", encoder_tokens, 0)
-    return Sequences(
-        tuple((Lengths(n, n if beside is None else beside, images), k) for n, k in counts.items())
-    )
+    return Sequences(tuple((Lengths(n, n if beside is None else beside, images), k) for n, k in counts.items()))
 
 
 def _listed(lengths: Sequence[int]) -> list[int]:

@@ -12,7 +12,7 @@ from llmcalc.calc.latency import Latency, latency
 from llmcalc.calc.room import most
 from llmcalc.calc.sizing import Sequences
 from llmcalc.calc.timing import Timing
-from llmcalc.errors import InvalidInputError
+from llmcalc.errors import InvalidInputError, UnsupportedLayerError
 from llmcalc.hardware.device import Device
 
 LimitedBy = Literal["memory", "itl", "ttft", "nothing"]
@@ -105,3 +105,25 @@ def users(room: Capacity, device: Device, max_itl: float | None = None, max_ttft
         batched_tokens=asked.batched_tokens, engine=asked.engine, shared_prefix=asked.shared_prefix,
     )  # fmt: skip
     return Users(room, found, max_itl, max_ttft)
+
+
+def known_users(room: Capacity, device: Device | None, max_itl: float | None, max_ttft: float | None) -> Users | None:
+    """The same, or None where there is no time to tell of: no device, no bandwidth, no steps, or no count of them.
+
+    Raises: InvalidInputError, UnsupportedLayerError where a target was named.
+    """
+    target = max_itl is not None or max_ttft is not None
+    if device is None:
+        if target:
+            raise InvalidInputError("a target of latency needs a device", "--gpu NAME, not --cache-memory")
+        return None
+    if not target and (device.bandwidth_bytes_per_second is None or not room.architecture.decoder.layers):
+        return None
+    found = users(room, device, max_itl, max_ttft)
+    try:
+        found.pace(1)
+    except UnsupportedLayerError:
+        if target:
+            raise
+        return None
+    return found

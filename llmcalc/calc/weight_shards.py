@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Weight
 from llmcalc.arch.model import Architecture, Stack
+from llmcalc.arch.moe import MixtureOfAttentionHeads
 from llmcalc.arch.ssm import Mamba2
 from llmcalc.calc.sharding import stages
 from llmcalc.errors import InvalidInputError, UnsupportedFormatError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from llmcalc.calc.weights import Share
 
 Cut = tuple[int, ...]
+# What belongs to the heads of keys and values, and is repeated with them.
+KEY_VALUE = ("k_proj", "v_proj", "k_norm", "k_sconv", "v_sconv")
 
 
 class Ranks(NamedTuple):
@@ -132,10 +135,12 @@ def _rows(site: Site, weight: Weight, tp: int) -> int:
     spec, rows = site.spec, weight.shape[0]
     if isinstance(spec, Mamba2) and _leaf(weight) in ("in_proj", "conv1d"):
         return _scan_rows(spec, weight, tp)
-    if isinstance(spec, Attention):
-        leaf = _leaf(weight)
-        heads = spec.num_key_value_heads if leaf in ("k_proj", "v_proj", "k_norm") else spec.num_attention_heads
-        if leaf in ("k_proj", "v_proj", "k_norm") and tp > heads and rows % heads == 0:
+    if isinstance(spec, (Attention, MixtureOfAttentionHeads)):
+        shared = isinstance(spec, MixtureOfAttentionHeads) or _leaf(weight) in KEY_VALUE
+        heads = spec.num_key_value_heads
+        if isinstance(spec, Attention) and not shared:
+            heads = spec.num_attention_heads
+        if shared and tp > heads and rows % heads == 0:
             _divided(tp, heads, weight, turned=True)
             return rows // heads
         if heads % tp and rows % heads == 0:

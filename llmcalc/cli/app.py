@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from llmcalc.cli.quick import read_at_once
-from llmcalc.cli.streams import abandon, complain, prepare
+from llmcalc.cli.streams import abandon, complain, prepare, say
 from llmcalc.errors import LlmcalcError
 
 # verb -> (module, the question it answers); the module is imported only for its own verb and for --help.
@@ -94,7 +94,7 @@ def _version(value: bool) -> None:
     if value:
         from llmcalc import __version__
 
-        sys.stdout.write(f"llmcalc {__version__}\n")
+        say(f"llmcalc {__version__}\n")
         raise typer.Exit
 
 
@@ -116,6 +116,9 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except LlmcalcError as error:  # before a verb began
+        fail(error.code, error.message, error.hint)
+        sys.exit(1)
     except OSError as error:
         if error.filename is not None:  # about a file, which has its own errors: a bug
             raise

@@ -8,7 +8,7 @@ import typer
 
 from llmcalc.calc.capacity import Limits, capacity
 from llmcalc.calc.room import Asked
-from llmcalc.calc.users import users
+from llmcalc.calc.users import known_users
 from llmcalc.cli import device_options as dev
 from llmcalc.cli import options as opt
 from llmcalc.cli import rank_options as rank
@@ -92,8 +92,7 @@ def verb(
                   encoder_tokens, image_tokens, shared_prefix)  # fmt: skip
     limits = Limits(utilization, cache_memory, weight_memory, activation, overhead)
     room = capacity(found.architecture, device, asked, limits, weights=weights, group_size=group_size)
-    fast = device is not None and (device.bandwidth_bytes_per_second is not None or max_itl or max_ttft)
-    served = users(room, device, max_itl, max_ttft) if fast and device is not None else None
+    served = known_users(room, device, max_itl, max_ttft)
     inputs: dict[str, object] = {
         **asked._asdict(), **asked.ranks._asdict(), **limits._asdict(), "ranks": None, "weights": weights,
         "group_size": group_size, "max_itl": max_itl, "max_ttft": max_ttft, "device": device.id if device else None,

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from llmcalc.calc.capacity import Capacity
 from llmcalc.calc.users import Users
+from llmcalc.calc.weights import choose
+from llmcalc.cli import options as opt
 from llmcalc.cli.output import model_block
 from llmcalc.loading import Model
 from llmcalc.report.report import Cell, Column, Report, Table
@@ -33,7 +35,8 @@ def results(room: Capacity, served: Users | None) -> dict[str, object]:
         "fits": room.fits, "short_by_bytes": room.short_by_bytes, "cache_pool_bytes": room.cache_pool_bytes,
         "largest_cache_pool_bytes": room.largest_pool_bytes, "pool_tokens": room.pool_tokens,
         "concurrency": None if one is None else float(one), "max_sequences": room.max_sequences,
-        "max_tokens_per_sequence": room.max_tokens_per_sequence, "min_gpus": room.min_gpus,
+        "max_tokens_per_sequence": room.max_tokens_per_sequence,
+        "max_position_embeddings": room.architecture.max_position_embeddings, "min_gpus": room.min_gpus,
         "gpus": ranks.tp * ranks.pp * ranks.dp, "memory": None if held is None else held._asdict(),
         "weight_bytes": None if room.device is None else room.weight_bytes, "cache_bytes": room.cache_bytes,
         "cache_bytes_per_sequence": room.holding.bytes(room.asked.tokens, 1),
@@ -75,12 +78,19 @@ def headline(model: Model, room: Capacity, served: Users | None) -> list[str]:
     elif room.left > 0:
         lines.append(f"{float(room.concurrency):,.2f} sequences of {a.tokens:,} tokens = {room.pool_tokens:,} tokens; "
                      f"{most:,} whole ones")  # fmt: skip
-        longest = room.max_tokens_per_sequence
-        lines.append("contexts may grow without limit: nothing kept grows" if longest is None else
-                     f"{a.batch:,} may be as long as {longest:,} tokens")  # fmt: skip
+        lines.append(_longest(room))
     if room.min_gpus is not None:
         lines.append(f"fewest devices: {room.min_gpus:,}")
     return [*lines, *_users(served)]
+
+
+def _longest(room: Capacity) -> str:
+    longest, limit = room.max_tokens_per_sequence, room.architecture.max_position_embeddings
+    beyond = limit is not None and (longest is None or longest > limit)
+    named = f"; the config names {limit:,} positions" if beyond else ""
+    if longest is None:
+        return f"contexts may grow without limit: nothing kept grows{named}"
+    return f"{room.asked.batch:,} may be as long as {longest:,} tokens by memory{named}"
 
 
 def _users(served: Users | None) -> Iterator[str]:
@@ -147,9 +157,15 @@ def assumptions(room: Capacity, served: Users | None) -> Iterator[str]:
 
 def warned(room: Capacity) -> Iterator[str]:
     """What changes a figure."""
-    limit, longest = room.architecture.max_position_embeddings, room.max_tokens_per_sequence
+    if room.limits.weight_memory is None and room.device is not None:
+        yield from choose(room.architecture, room.weights, room.group_size).warnings
+    yield from opt.without_effect(room.architecture, room.asked.encoder_tokens, room.asked.image_tokens)
+    if room.architecture.dtype_assumed:
+        yield f"the config names no dtype; {room.architecture.dtype} is taken"
+    limit = room.architecture.max_position_embeddings
     held = room.holding.estimate(room.asked.tokens, room.asked.batch)
     if held.allocation is not None:
         yield from held.allocation.warnings
-    if limit is not None and (longest is None or longest > limit):
-        yield f"memory is not what limits the context: the config names {limit:,} positions (max_position_embeddings)"
+    if limit is not None and room.asked.tokens > limit:
+        yield (f"{room.asked.tokens:,} tokens are past the {limit:,} positions that the config names "
+               "(max_position_embeddings)")  # fmt: skip

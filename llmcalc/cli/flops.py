@@ -78,7 +78,8 @@ def verb(
     opt.one_of(model, params)
     asked: dict[str, Any] = {
         "phase": phase, "past": past, "new": new, "convention": convention, "logits": logits, "mla": mla, "scan": scan,
-        "lengths": opt.lengths(lengths, lengths_file, ctx), "encoder_tokens": encoder_tokens, "image_tokens": image_tokens,
+        "lengths": opt.lengths(lengths, lengths_file, ctx), "encoder_tokens": encoder_tokens,
+        "image_tokens": image_tokens,
         "train_tokens": train_tokens, "recompute": recompute,
     }  # fmt: skip
     if model is None:
@@ -140,8 +141,9 @@ def headline(model: Model, count: FlopCount) -> list[str]:
     step = count.training
     exact = step.training_flops if step else count.forward_flops
     name = {"train": "forward and backward", "decode": "a decode step", "prefill": "prefill"}[count.phase]
+    tokens = counted(count.tokens, "new token")
     lines = [
-        f"{model.provenance.name} · {name} · {counted(count.tokens, 'new token')} · {count.run.counting.convention} pairs",
+        f"{model.provenance.name} · {name} · {tokens} · {count.run.counting.convention} pairs",
         show_operations(exact),
         f"products with weights {show_flops(count.matmul_flops)} (of this the output matrix "
         f"{show_flops(count.lm_head_flops)}), attention {show_flops(count.attention_flops)}, "

@@ -10,6 +10,7 @@ from llmcalc.calc.speculative import Speculation
 from llmcalc.calc.timing import Timing, longest
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.calc.weights import rule_of_thumb
+from llmcalc.cli import options as opt
 from llmcalc.cli.output import model_block
 from llmcalc.errors import InvalidInputError
 from llmcalc.figure import Factor, Figure, product, total
@@ -26,13 +27,21 @@ NOT_COUNTED = "not counted: launches, sampling, activations between products, th
 def report(model: Model, found: Latency, inputs: dict[str, object], drafts: Speculation | None = None) -> Report:
     """The times as a report."""
     likely = expected(found)
-    assumed = (*model.assumptions, *assumptions(found))
-    warnings = (*model.warnings, *warned(model, found), *(likely.warnings if likely else ()))
+    chooser = found.reader.chooser
+    assumed = (*model.assumptions, *chooser.notes, *assumptions(found))
+    beside = opt.without_effect(model.architecture, found.encoder_tokens, found.images)
+    warnings = (
+        *model.warnings,
+        *chooser.warnings,
+        *beside,
+        *warned(model, found),
+        *(likely.warnings if likely else ()),
+    )
     answer = results(found, likely) | {"speculative": drafts and drafts._asdict()}
     lines = [*headline(model, found, likely), *_drafted(drafts)]
     return Report(
         "latency", model_block(model.provenance), inputs, answer, lines,
-        (split(found.decode), phases(found, likely)), (figure(found),), assumed, warnings,
+        (split(found), phases(found, likely)), (figure(found),), assumed, warnings,
     )  # fmt: skip
 
 
@@ -47,6 +56,7 @@ def results(found: Latency, likely: Expected | None) -> dict[str, object]:
         "decode_tokens_per_second_at_most": number / step.seconds_at_least if step.seconds_at_least else None,
         "decode_flops": step.flops, "compute_bound_batch": found.compute_bound_batch,
         "read_bytes": step.read_bytes, **{name: getattr(step, name) for _, name in PARTS},
+        "cache_reads": [{"kind": kind, "bytes": size} for kind, size in found.cache_reads],
         "written_bytes": step.written_bytes, "roofline_read_bytes": step.likely_read_bytes,
         "prefill_seconds_at_least": found.prefill_seconds_at_least, "prefill_bound": first.bound,
         "prefill_seconds_roofline": found.prefill_seconds_roofline, "prefill_passes": sum(n for _, n in found.passes),
@@ -62,7 +72,8 @@ def spread(likely: Expected) -> dict[str, object]:
     row = likely.calibration
     return {
         "low": likely.low, "likely": likely.likely, "high": likely.high,
-        "calibration": {**row._asdict(), "models": list(row.models), "sources": list(row.sources)},
+        "calibration": {**row._asdict(), "models": list(row.models), "sources": list(row.sources),
+                        "shapes": list(row.shapes)},
     }  # fmt: skip
 
 
@@ -106,13 +117,16 @@ def _drafted(drafts: Speculation | None) -> Iterator[str]:
                f"{drafts.speed_up:.2f} times as fast")  # fmt: skip
 
 
-def split(step: Timing) -> Table:
+def split(found: Latency) -> Table:
     """What a decode step reads."""
+    step = found.decode
     columns = (Column("a decode step reads", "part"), Column("bytes", "bytes", "bytes"), Column("share", "share"))
+    parts = [(name, getattr(step, key)) for name, key in PARTS]
+    parts += [("total", step.read_bytes), *((f"of this by {words(kind)}", size) for kind, size in found.cache_reads)]
     rows: list[tuple[Cell, ...]] = [
-        (name, getattr(step, key), f"{100 * getattr(step, key) / max(1, step.read_bytes):.2f}%") for name, key in PARTS
+        (name, size, f"{100 * size / max(1, step.read_bytes):.2f}%") for name, size in parts
     ]
-    return Table(columns, (*rows, ("total", step.read_bytes, "100.00%")))
+    return Table(columns, tuple(rows))
 
 
 def phases(found: Latency, likely: Expected | None) -> Table:
@@ -171,8 +185,7 @@ def assumptions(found: Latency) -> list[str]:
     """What the times rest on."""
     said = [NOT_COUNTED]
     if found.peak is not None:
-        said.append(f"products run in {found.peak.dtype}, at {show_flops(found.peak.per_second)}/s"
-                    + (f" ({found.peak.note})" if found.peak.note else ""))  # fmt: skip
+        said.append(f"products run in {found.peak.dtype} at the fastest, at {show_flops(found.peak.per_second)}/s")
     if found.reader.experts:
         said.append(
             "the bound reads only the experts that one token needs; the roofline those that tokens find at random"
@@ -188,6 +201,10 @@ def warned(model: Model, found: Latency) -> Iterator[str]:
     longest_context = max(size.tokens for size, _ in found.sizes.groups)
     for name in model.architecture.uncounted:
         yield f"{name} is not counted: no reader describes it"
+    if model.architecture.dtype_assumed:
+        yield f"the config names no dtype; {model.architecture.dtype} is taken"
+    if found.peak is not None and found.peak.note:
+        yield found.peak.note
     if found.peak is None:
         yield f"{found.device.name}: no peak is known, so that nothing is said of compute (--peak)"
     if ranks.tp * ranks.pp > 1 and found.device.link_bytes_per_second is None:

@@ -17,7 +17,9 @@ app = opt.verb_app()
 
 @app.command()
 def verb(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One model, or a word that names hold; all without it.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One model, or a word that names hold; all without it.")
+    ] = None,
     as_json: opt.Json = False,
     csv: opt.Csv = False,
     markdown: opt.Markdown = False,

@@ -31,7 +31,7 @@ class Form(NamedTuple):
     @property
     def file(self) -> Path | None:
         """The file to write; None for standard output, which ``-`` means too."""
-        return None if self.output is None or str(self.output) == "-" else self.output
+        return None if self.output is None or str(self.output) in ("-", "/dev/stdout") else self.output
 
     def check(self) -> None:
         """At most one form; a file that cannot be written is refused before anything is computed."""

@@ -79,7 +79,9 @@ def table(count: ParamCount) -> Table:
     indents: list[int] = []
 
     def add(figure: Figure, depth: int) -> None:
-        rows.append((words(figure.name), figure.value, figure.value / count.total_params if count.total_params else None))
+        rows.append(
+            (words(figure.name), figure.value, figure.value / count.total_params if count.total_params else None)
+        )
         indents.append(depth)
         for part in figure.parts:
             if part.parts:

@@ -30,10 +30,10 @@ class _Reader:
     def __call__(self, ctx: Any, value: Any) -> Any:
         param = self.param
         left_out = value is None or ctx.get_parameter_source(param.name).name == "DEFAULT"
-        if param.multiple or (param.required and value is None) or not (left_out or self._readable(value)):
+        if (param.required and value is None) or not (left_out or self._readable(value)):
             return self.usual(ctx, value)
         found = value if left_out or self.read is None else self.read(value)
         return found if param.callback is None else param.callback(ctx, param, found)
 
     def _readable(self, value: Any) -> bool:
-        return self.read is not None and isinstance(value, str)
+        return self.read is not None and isinstance(value, str) and not self.param.multiple

@@ -24,6 +24,7 @@ class Calibration(NamedTuple):
 
     residual, worst: mean and largest relative error on its own rows. spread: half the width of the range that is
     shown around an expectation. bytes_low, bytes_high: what its rows read. experts, dense: the models that it saw.
+    shapes: their layers and widths, ``32x4096``; of another shape, less is known.
     """
 
     device: str
@@ -41,6 +42,7 @@ class Calibration(NamedTuple):
     dense: bool
     experts: bool
     sources: tuple[str, ...]
+    shapes: tuple[str, ...] = ()
     origin: str = "published"
 
     def seconds(self, layers: int, moved: float) -> float:

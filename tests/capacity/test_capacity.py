@@ -8,7 +8,7 @@ from llmcalc import load
 from llmcalc.calc.capacity import Capacity, Limits, capacity
 from llmcalc.calc.latency import latency
 from llmcalc.calc.room import Asked
-from llmcalc.calc.users import users
+from llmcalc.calc.users import known_users, users
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.errors import InvalidInputError
 from llmcalc.hardware.catalogue import describe
@@ -144,3 +144,21 @@ def test_refusals() -> None:
         assert capacity(LLAMA, describe("l4"), limits=Limits(utilization=1.5)).fits
     with pytest.raises(InvalidInputError, match="max-itl"):
         users(capacity(LLAMA, describe("l4")), describe("l4"), max_itl=-1)
+
+
+def test_what_never_fits_is_said_at_once() -> None:
+    found = capacity(LARGE, describe(memory=GIB), Asked(4096, 100_000))
+    assert (found.fits, found.min_gpus) == (False, None)
+
+
+def test_an_encoder_keeps_nothing() -> None:
+    found = capacity(load("bert-base-uncased").architecture, describe("l4"))
+    assert (found.fits, found.concurrency, found.max_sequences) == (True, None, None)
+    assert known_users(found, describe("l4"), None, None) is None
+
+
+def test_times_only_where_they_are_known() -> None:
+    room = capacity(LLAMA, describe(memory=40 * GIB))
+    assert known_users(room, describe(memory=40 * GIB), None, None) is None
+    with pytest.raises(InvalidInputError, match="needs a device"):
+        known_users(room, None, 0.1, None)

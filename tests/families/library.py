@@ -78,6 +78,11 @@ def built(data: dict[str, Any]) -> Any:
         return getattr(transformers, data["architectures"][0])(config)
 
 
+def built_of(model_type: str, extra: dict[str, Any]) -> Any:
+    """The model of a class's defaults."""
+    return built(saved(model_type, extra))
+
+
 def parameters(data: dict[str, Any]) -> int:
     """Its parameters, tied ones once."""
     return sum(parameter.numel() for _, parameter in built(data).named_parameters())

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from llmcalc import load
+from llmcalc import load, read_config
 from llmcalc.calc.latency import Latency, latency
 from llmcalc.calc.links import reductions, traffic
+from llmcalc.calc.passes import products
 from llmcalc.calc.rates import product_format
+from llmcalc.calc.sizing import Sequences, sequences
 from llmcalc.calc.timing import longest, per_request
 from llmcalc.calc.weight_shards import Ranks
-from llmcalc.errors import InvalidInputError
+from llmcalc.errors import InvalidInputError, UnsupportedError
 from llmcalc.hardware.catalogue import describe
+from tests.properties.strategies import CORPUS
 
 LLAMA = load("llama-3-8b").architecture
 PLAIN = describe(bandwidth=2e12, peak=1e15)
@@ -99,6 +105,10 @@ def test_prompts_in_pieces() -> None:
     assert [times for _, times in two.passes] == [2, 1]
 
 
+def one(tokens: int) -> Sequences:
+    return sequences(tokens, 1, None, None, 0)
+
+
 def request(output: int) -> Latency:
     return latency(LLAMA, PLAIN, prompt=100, output=output)
 
@@ -107,7 +117,8 @@ def test_a_request_is_a_prompt_and_steps_on_longer_contexts() -> None:
     assert request(1).request_seconds_at_least == request(1).prefill_seconds_at_least
     steps = [latency(LLAMA, PLAIN, 100 + done).decode.seconds_at_least for done in range(3)]
     assert request(4).request_seconds_at_least == pytest.approx(request(1).prefill_seconds_at_least + sum(steps))
-    exact = sum(latency(LLAMA, PLAIN, 100 + done).decode.seconds_at_least for done in range(599))
+    first = request(1)
+    exact = sum(first.at(one(100 + done)).seconds_at_least for done in range(599))
     found = request(600).request_seconds_at_least - request(1).prefill_seconds_at_least
     assert 0.999 * exact < found <= exact
 
@@ -128,3 +139,32 @@ def test_refusals() -> None:
         latency(LLAMA, PLAIN, output=0)
     with pytest.raises(InvalidInputError, match="--tp 3"):
         assert latency(LLAMA, PLAIN, ranks=Ranks(3)).decode
+
+
+def test_long_requests_of_chunked_layers_stay_below_the_sum() -> None:
+    model = load("llama-4-scout").architecture
+    found = latency(model, PLAIN, prompt=8000, output=601)
+    steps = [found.at(one(8000 + done)).seconds_at_least for done in range(600)]
+    assert found.request_seconds_at_least - found.prefill_seconds_at_least <= sum(steps)
+
+
+def test_what_would_take_for_ever_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="passes"):
+        assert latency(LLAMA, PLAIN, prompt=10**8, batched_tokens=1).prefill
+    with pytest.raises(InvalidInputError, match="no such engine"):
+        latency(LLAMA, PLAIN, engine="exllama")
+
+
+@pytest.mark.parametrize("path", CORPUS[::16], ids=lambda path: path.stem)
+def test_every_kind_of_model(path: Path) -> None:
+    model = read_config(json.loads(path.read_text("utf-8")))
+    if not model.decoder.layers:
+        return
+    try:
+        found = latency(model, describe("h200-sxm-141gb"), 3000, 4, prompt=3000)
+        operators = found.reader.operators(found.decode_pass())
+    except UnsupportedError:
+        return
+    assert sum(sum(op.flops) for op in operators) == sum(p.value for p in products(model, found.decode_pass()))
+    assert 0 < found.decode.seconds_at_least <= found.decode.seconds_roofline
+    assert found.prefill_seconds_at_least <= found.prefill_seconds_roofline * (1 + 1e-12)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmcalc import load
-from llmcalc.calc.expected import Point, expected, fit
+from llmcalc.calc.expected import UNSEEN, Point, expected, fit
 from llmcalc.calc.latency import latency
 from llmcalc.errors import MalformedConfigError
 from llmcalc.hardware.calibrations import VARIABLE, find, known, local_path, read
@@ -27,6 +27,15 @@ def test_a_range_around_its_middle() -> None:
     assert found.decode.seconds_at_least <= likely.low < likely.likely < likely.high
     assert likely.likely == pytest.approx(1 / 36, rel=0.05)  # 35.52 and 36.41 tokens a second were published
     assert likely.calibration.engine == "llama.cpp metal"
+
+
+def test_another_model_is_known_less_well() -> None:
+    device = describe("apple-m1-pro")
+    seen, other = (expected(latency(load(name).architecture, device, 64)) for name in ("llama-2-7b", "llama-2-13b"))
+    assert seen is not None
+    assert other is not None
+    assert seen.high / seen.likely == pytest.approx(1.12)
+    assert other.high / other.likely == pytest.approx(1 + UNSEEN)
 
 
 def test_no_calibration_no_expectation() -> None:

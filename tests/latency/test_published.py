@@ -11,6 +11,7 @@ from statistics import mean, median
 
 import pytest
 
+from llmcalc.calc.expected import UNSEEN
 from llmcalc.hardware.calibrations import known
 from tests.conftest import ROOT
 
@@ -34,6 +35,7 @@ def test_a_model_left_out_is_expected_within_15_percent() -> None:
     errors, alone = times.left_out(SINGLE)
     assert (len(errors), alone) == (20, 118)
     assert median(errors) < 0.15
+    assert max(errors) < UNSEEN
 
 
 def test_a_format_left_out_is_expected_within_5_percent() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmcalc import Ranks, load, weights
+from llmcalc import Ranks, load, read_config, weights
 from llmcalc.errors import InvalidInputError
 
 
@@ -129,3 +129,33 @@ def test_all_ranks_together_hold_the_model(name: str, tp: int, pp: int, dp: int,
 def test_every_kind_of_layer_can_be_cut_in_two(name: str) -> None:
     whole, half = total(name), rank(name, tp=2)
     assert whole / 2 <= half < whole
+
+
+@pytest.mark.parametrize(("groups", "tp"), [(1, 2), (1, 4), (2, 4)])
+def test_groups_of_a_scan_are_repeated_past_their_number(groups: int, tp: int) -> None:
+    """Mamba-2: B and C of a group, in the input matrix and the convolution, are on every rank that needs them."""
+    data = {
+        "model_type": "mamba2", "hidden_size": 64, "num_hidden_layers": 3, "num_heads": 8, "head_dim": 16, "expand": 2,
+        "n_groups": groups, "state_size": 16, "conv_kernel": 4, "use_conv_bias": True, "vocab_size": 128,
+        "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    architecture = read_config(data)
+    group = 2 * 16 * (64 + 4 + 1)
+    repeated = 3 * (tp - groups) * group + (tp - 1) * (3 + 1) * 64
+    one = weights(architecture, ranks=Ranks(tp=tp)).per_device_bytes
+    assert tp * one == weights(architecture).total_bytes + 2 * repeated
+
+
+def test_the_shared_keys_of_attention_experts_are_repeated() -> None:
+    """JetMoE: one matrix makes keys and values of four heads; on eight ranks each head is held twice."""
+    data = {
+        "model_type": "jetmoe", "hidden_size": 64, "num_hidden_layers": 2, "num_key_value_heads": 4, "kv_channels": 16,
+        "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 64, "vocab_size": 128,
+        "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    architecture = read_config(data)
+    one, four, eight = (weights(architecture, ranks=Ranks(tp=tp)).per_device_bytes for tp in (1, 4, 8))
+    whole = [p.size for p in architecture.weights if p.weight.split == "none"]
+    shared = 2 * 2 * 4 * 16 * 64
+    assert 4 * four == one + 3 * 2 * sum(whole)
+    assert 8 * eight == one + 7 * 2 * sum(whole) + 2 * shared

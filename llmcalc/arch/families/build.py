@@ -87,8 +87,9 @@ def rope(fields: Fields, head_dim: int, kind: str = "", theta: float | None = No
     base = theta or block.get("rope_theta") or fields.raw("rope_theta", "rotary_emb_base") or 10_000.0
     part = block.get("partial_rotary_factor") or fields.raw("partial_rotary_factor", "rotary_pct", "rope_pct") or 1.0
     base, part = finite(fields, "rope_theta", base), finite(fields, "partial_rotary_factor", part)
-    block = {key: tuple(value) if isinstance(value, list) else value for key, value in block.items()}
-    plain = {key: value for key, value in block.items() if isinstance(value, (str, int, float, bool, tuple))}
+    lists = {key: value for key, value in block.items() if isinstance(value, list)}  # no scaling has lists in lists
+    listed = {k: tuple(values) for k, values in lists.items() if not any(isinstance(v, (list, dict)) for v in values)}
+    plain = {key: value for key, value in block.items() if isinstance(value, (str, int, float, bool))} | listed
     original = forward.quiet(fields, "original_max_position_embeddings")
     if plain and isinstance(original, int):
         plain.setdefault("original_max_position_embeddings", original)

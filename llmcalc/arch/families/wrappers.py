@@ -152,7 +152,7 @@ def _towers(fields: Fields, row: Wrapper, width: int) -> tuple[tuple[Stack, ...]
     for side in row.sides:
         block = _block(fields, side.field, side.kind, default=side.default)
         if block is None:
-            if side == row.sides[0] and fields.explicit(side.field) is ABSENT:
+            if side == row.sides[0] and not side.optional and fields.explicit(side.field) is ABSENT:
                 missing += _elsewhere(fields) or [fields.label(side.field)]
             continue
         block.ignore(*INERT)

@@ -11,7 +11,7 @@ class Side(NamedTuple):
 
     kind: its class where the block names none. prefix, joint: the names of the tower and of its projector in the
     checkpoint. projector: the kind, empty where the tower has its own. default: a missing block means the class's
-    default tower. newline: a learned vector ends a row of patches.
+    default tower; optional: it means none. newline: a learned vector ends a row of patches.
     """
 
     field: str
@@ -21,6 +21,7 @@ class Side(NamedTuple):
     joint: str = ""
     default: bool = False
     newline: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ ROWS: dict[str, Wrapper] = {
         text_inert=("expert_intermediate_size", "num_experts", "num_global_key_value_heads", "top_k_experts",
                     "vocab_size_per_layer_input"),
         sides=(
-            Side("vision_config", "gemma4_vision", "model.vision_tower", "gemma4", "model.embed_vision"),
+            Side("vision_config", "gemma4_vision", "model.vision_tower", "gemma4", "model.embed_vision", optional=True),
             Side("audio_config", "gemma4_audio", "model.audio_tower", "gemma4", "model.embed_audio"),
         ),
     ),
