@@ -22,7 +22,7 @@ from reference_model.positions import alibi_bias, buckets, distances, rotate
 def visible(scope: base.Scope, positions_BT: Tensor, keys_BS: Tensor) -> Tensor:
     """Which keys a query sees: no empty row (position -1), none ahead, none outside window or chunk: [B, T, S]."""
     q, k = positions_BT[:, :, None], keys_BS[:, None, :]
-    if scope.kind == "source":
+    if scope.kind in ("source", "image"):
         return (k >= 0).expand(q.shape[0], q.shape[1], -1)
     if scope.kind == "bidirectional":
         near = (k - q).abs() <= scope.size if scope.size else torch.ones_like(k == q)
@@ -82,13 +82,14 @@ class Attention(nn.Module):
     """x_BTD -> q, k, v per head -> norms, positions, cache -> softmax -> gate -> o_proj -> [B, T, D]."""
 
     mixes = True
+    OWN: frozenset[str] = frozenset()  # what a variant stores beside the four matrices
 
     def __init__(self, spec: Spec, depth: int = 0) -> None:
         super().__init__()
-        if spec.extra or type(spec) is not Spec or spec.cache == "single":
-            names = ", ".join(weight.name for weight in spec.extra) or spec.cache
-            raise UnsupportedLayerError(f"{type(spec).__name__} with {names}")
-        if spec.scope.kind not in ("full", "sliding", "chunked", "bidirectional", "source"):
+        odd = {weight.name for weight in spec.extra} - self.OWN
+        if odd or type(spec) is not Spec or spec.cache == "single":
+            raise UnsupportedLayerError(f"{type(spec).__name__} with {', '.join(sorted(odd)) or spec.cache}")
+        if spec.scope.kind not in ("full", "sliding", "chunked", "bidirectional", "source", "image"):
             raise UnsupportedLayerError(f"attention over {spec.scope.kind} positions")
         self.spec, self.depth = spec, depth
         D, H, G = spec.hidden_size, spec.num_attention_heads, spec.num_key_value_heads
@@ -142,14 +143,20 @@ class Attention(nn.Module):
             x_BTHd = rotate(x_BTHd.transpose(1, 2), s.positions, flow.positions_BT, flow.horizon).transpose(1, 2)
         return normed(x_BTHd) if s.qk_norm_after_rope else x_BTHd
 
+    def projected(self, part: str, x_BTD: Tensor, flow: Flow) -> Tensor:
+        """The projection to q, k or v, with the adapter of this call: [B, T, D] -> [B, T, heads d]."""
+        added = flow.adapters.of(part, x_BTD) if flow.adapters is not None else None
+        y_BTF = getattr(self, f"{part}_proj")(x_BTD)
+        return y_BTF if added is None else y_BTF + added
+
     def keys_values(self, x_BTD: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
         """Keys [B, T, G, d] and values [B, T, G, e] of the new tokens (or of the source)."""
         s = self.spec
-        raw_BTGd = self.clipped(self.k_proj(x_BTD)).unflatten(-1, (s.num_key_value_heads, s.head_dim))
+        raw_BTGd = self.clipped(self.projected("k", x_BTD, flow)).unflatten(-1, (s.num_key_value_heads, s.head_dim))
         if s.cache == "tied":
             v_BTGe = raw_BTGd
         else:
-            v_BTGe = self.clipped(self.v_proj(x_BTD)).unflatten(-1, (s.num_key_value_heads, s.v_head_dim))
+            v_BTGe = self.clipped(self.projected("v", x_BTD, flow)).unflatten(-1, (s.num_key_value_heads, s.v_head_dim))
         if s.v_norm:
             v_BTGe = rms(v_BTGe, s.qk_norm_eps or 1e-6).to(v_BTGe.dtype)
         return self.turned(raw_BTGd, self.k_norm, flow) * s.multipliers[1], v_BTGe
@@ -184,8 +191,8 @@ class Attention(nn.Module):
             k, v = slot.keys, slot.values
         return k, v, torch.arange(k.shape[1], device=k.device).expand(k.shape[0], -1)
 
-    def bias(self, flow: Flow, keys_BS: Tensor) -> Tensor | None:
-        """What positions add to the scores: [B, H, T, S], or nothing."""
+    def bias(self, flow: Flow, keys_BS: Tensor, v_BSGe: Tensor) -> Tensor | None:
+        """What positions (in a variant: values) add to the scores: [B, H, T, S], or nothing."""
         s, distance_BTS = self.spec, distances(flow.positions_BT, keys_BS)
         if isinstance(s.positions, Alibi):
             return alibi_bias(s.positions, s.num_attention_heads, distance_BTS)
@@ -199,24 +206,31 @@ class Attention(nn.Module):
         """[B, T, D] -> [B, T, D]; fills the slot."""
         s = self.spec
         x_BTD = x_BTD * s.multipliers[0]
-        q_BTHd = self.clipped(self.q_proj(x_BTD)).unflatten(-1, (s.num_attention_heads, -1))
+        q_BTHd = self.clipped(self.projected("q", x_BTD, flow)).unflatten(-1, (s.num_attention_heads, -1))
         if s.gate == "fused":
             q_BTHd, gate_BTHe = q_BTHd.chunk(2, -1)
         q_BHTd = self.turned(q_BTHd, self.q_norm, flow).transpose(1, 2)
         if s.temperature is not None:
             q_BHTd = q_BHTd * warmth(s.temperature, flow.positions_BT).to(q_BHTd.dtype)
-        k, v, keys_BS = self.context(x_BTD, flow, slot)
-        scale = s.scale if s.scale is not None else s.head_dim**-0.5
-        bias_BHTS = self.bias(flow, keys_BS)
-        if bias_BHTS is not None and isinstance(s.positions, Alibi) and s.positions.scaled:
-            bias_BHTS = bias_BHTS * scale
-        o_BHTe = attend(
-            q_BHTd, k.transpose(1, 2), v.transpose(1, 2), visible(s.scope, flow.positions_BT, keys_BS), scale=scale,
-            softcap=s.softcap, bias_BHTS=bias_BHTS, sinks_H=self.sinks,
-        )  # fmt: skip
-        o_BTHe = o_BHTe.transpose(1, 2)
+        o_BTHe = self.mixed(q_BHTd, *self.context(x_BTD, flow, slot), flow).transpose(1, 2)
         if s.gate == "fused":
             o_BTHe = o_BTHe * torch.sigmoid(gate_BTHe)
         elif s.gate != "none":
             o_BTHe = o_BTHe * torch.sigmoid(self.gate_proj(x_BTD).unflatten(-1, (s.num_attention_heads, -1)))
-        return self.o_proj(o_BTHe.flatten(-2)) * s.multipliers[2]
+        return self.o_proj(self.settled(o_BTHe.flatten(-2))) * s.multipliers[2]
+
+    def mixed(self, q_BHTd: Tensor, k_BSGd: Tensor, v_BSGe: Tensor, keys_BS: Tensor, flow: Flow) -> Tensor:
+        """Values by the scores of the keys: [B, H, T, e]."""
+        s = self.spec
+        scale = s.scale if s.scale is not None else s.head_dim**-0.5
+        bias_BHTS = self.bias(flow, keys_BS, v_BSGe)
+        if bias_BHTS is not None and isinstance(s.positions, Alibi) and s.positions.scaled:
+            bias_BHTS = bias_BHTS * scale
+        return attend(
+            q_BHTd, k_BSGd.transpose(1, 2), v_BSGe.transpose(1, 2), visible(s.scope, flow.positions_BT, keys_BS),
+            scale=scale, softcap=s.softcap, bias_BHTS=bias_BHTS, sinks_H=self.sinks,
+        )  # fmt: skip
+
+    def settled(self, o_BTF: Tensor) -> Tensor:
+        """What a variant does before the output matrix: [B, T, H e] -> [B, T, H e]."""
+        return o_BTF

@@ -15,8 +15,7 @@ from llmcalc.arch import attention as attention_specs
 from llmcalc.arch import base, conv, ffn, latent, linear, moe, recurrent, ssm
 from llmcalc.arch.model import Layer, Named, Parallel, Sublayer
 from llmcalc.errors import UnsupportedLayerError
-from reference_model.attention import Attention
-from reference_model.cache import Flow, Slot
+from reference_model.cache import Flow, Slot, Source
 from reference_model.conv import ShortConv
 from reference_model.ffn import FeedForward, MixtureOfExperts
 from reference_model.latent import LatentAttention
@@ -25,10 +24,11 @@ from reference_model.norms import Norm
 from reference_model.recurrent import RgLru, Rwkv4, Rwkv4ChannelMix
 from reference_model.residual import AltUp, Laurel, Residual
 from reference_model.ssm import Mamba1, Mamba2
+from reference_model.variants import attention
 
 Make = Callable[..., nn.Module]
 MODULES: dict[type[base.Spec], Make] = {
-    attention_specs.Attention: Attention, latent.LatentAttention: LatentAttention,
+    attention_specs.Attention: attention, latent.LatentAttention: LatentAttention,
     linear.GatedDelta: GatedDelta, linear.KimiDelta: KimiDelta, linear.DecayAttention: DecayAttention,
     ssm.Mamba1: Mamba1, ssm.Mamba2: Mamba2, conv.ShortConv: ShortConv, recurrent.RgLru: RgLru,
     recurrent.Rwkv4: Rwkv4, recurrent.Rwkv4ChannelMix: Rwkv4ChannelMix,
@@ -100,6 +100,9 @@ class Block(nn.Module):
         self.parallel, self.scale, self.blend = layer.parallel, layer.residual_scale, layer.blend
         self.parts = nn.ModuleList(Part(sublayer, depth) for sublayer in layer.sublayers)
         self.residual = Residual(layer) if layer.residual else None
+        self.shared = any(getattr(mixer, "output_size", 0) for mixer in layer.mixers)
+        scopes = (getattr(mixer, "scope", None) for mixer in layer.mixers)
+        self.about_images = any(scope is not None and scope.kind == "image" for scope in scopes)
 
     def residual_modules(self) -> Iterator[tuple[str, nn.Module]]:
         """What the residual path itself stores."""
@@ -110,10 +113,14 @@ class Block(nn.Module):
         return [mixer for part in self.parts for mixer in cast(Part, part).mixers()]
 
     def forward(self, x_BTD: Tensor, flow: Flow, slots: list[Slot | None]) -> Tensor:
-        """[B, T, D] -> [B, T, D]."""
+        """[B, T, D] -> [B, T, D]; a block that looks at an image is passed by where there is none."""
+        if self.about_images and flow.source_BSD is None and not any(isinstance(s, Source) and s.filled for s in slots):
+            return x_BTD
         queue = iter(slots)
         if self.residual is not None and self.residual.altup is not None:
             return self.wide(x_BTD, flow, queue)
+        if self.shared:
+            return self.aside(x_BTD, flow, queue)
         if self.parallel:
             added, normed = torch.zeros_like(x_BTD), x_BTD
             for part in (cast(Part, part) for part in self.parts):
@@ -121,14 +128,26 @@ class Block(nn.Module):
                 added = added + self.scale * part.work(normed, flow, queue)
             return x_BTD + added
         for index, part in enumerate(cast(Part, part) for part in self.parts):
-            normed = x_BTD if part.before is None else part.before(x_BTD)
+            read_BTD = x_BTD if self.residual is None else self.residual.beside(x_BTD, flow)
+            normed = read_BTD if part.before is None else part.before(read_BTD)
             if self.blend:
                 a, b = self.blend[index]
                 x_BTD = a * normed + b * part.work(normed, flow, queue)
                 continue
-            x_BTD = x_BTD + self.scale * part.work(normed, flow, queue)
+            y_BTD = self.scale * part.work(normed, flow, queue)
+            x_BTD = x_BTD + y_BTD if self.residual is None else self.residual.joined(x_BTD, y_BTD, index)
             x_BTD = x_BTD if part.outer is None else part.outer(x_BTD)
         return x_BTD if self.residual is None else self.residual.finish(x_BTD, flow)
+
+    def aside(self, x_BTD: Tensor, flow: Flow, queue: Iterator[Slot | None]) -> Tensor:
+        """Zamba's shared block, on the stream beside the embeddings; the stream goes on as it was: [B, T, D]."""
+        mixer, ffn = (cast(Part, part) for part in self.parts)
+        y_BTE = torch.cat([x_BTD, cast(Tensor, flow.embedded_BTD)], -1)
+        y_BTD = mixer.work(cast(Norm, mixer.before)(y_BTE), flow, queue)
+        y_BTD = cast(Norm, ffn.before)(y_BTD)
+        adapter = flow.adapters.gate_up if flow.adapters is not None else None
+        flow.aside_BTD = cast(FeedForward, ffn.inner)(y_BTD, None if adapter is None else adapter(y_BTD))
+        return x_BTD
 
     def wide(self, x_BTDM: Tensor, flow: Flow, queue: Iterator[Slot | None]) -> Tensor:
         """Gemma-3n: the first of M copies through the sublayers, LAuReL beside the attention: [B, T, D, M]."""

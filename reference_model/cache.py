@@ -13,6 +13,7 @@ from torch import Tensor
 
 from llmcalc.arch.base import Scope
 from llmcalc.errors import InvalidInputError, UnsupportedLayerError
+from reference_model.shared import Adapters
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Flow:
     horizon: the whole context that this pass belongs to (what dynamic and long rotary scaling look at).
     source_BSD: encoder states. tables: relative biases by the layer that owns one. kept: keys and values of layers
     whose cache others read. picked: an indexer's choice. per_layer: Gemma's inputs of each layer's own.
+    embedded, aside, adapters: what Zamba's shared blocks read, leave for the next layer, and have added to them.
     """
 
     positions_BT: Tensor
@@ -47,6 +49,9 @@ class Flow:
     kept: dict[int, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
     picked_BTS: Tensor | None = None
     per_layer_BTLw: Tensor | None = None
+    embedded_BTD: Tensor | None = None
+    aside_BTD: Tensor | None = None
+    adapters: Adapters | None = None
     depth: int = 0
 
     @property

@@ -22,6 +22,7 @@ from reference_model.attention import Attention
 from reference_model.block import Block
 from reference_model.cache import Cache, Flow, Formats, Slot
 from reference_model.norms import Norm
+from reference_model.positions import sinusoids
 from reference_model.residual import NORM, TABLE, narrowed, per_layer_inputs, widened
 
 # Matrices that may stand around the layers.
@@ -76,8 +77,8 @@ class Stream(nn.Module):
         self.stem, self.tail = Ends(stack.stem, tied), Ends(stack.tail, tied)
         self.blocks = nn.ModuleList(Block(layer, depths.get(i, i)) for i, layer in enumerate(stack.layers))
         specs = [getattr(mixer, "spec", None) for block in self.blocks for mixer in cast(Block, block).mixers()]
-        if any(isinstance(getattr(spec, "positions", None), Sinusoidal) for spec in specs):
-            raise UnsupportedLayerError("sinusoidal positions added to the embedding (xglm, ctrl)")
+        places = [getattr(spec, "positions", None) for spec in specs]
+        self.waves = next((place for place in places if isinstance(place, Sinusoidal)), None)
 
     def embed(self, tokens_BT: Tensor, flow: Flow, table: nn.Embedding | None) -> Tensor:
         """Rows of the token table, scaled, projected, with positions, normed: [B, T] -> [B, T, D]."""
@@ -92,11 +93,15 @@ class Stream(nn.Module):
             raise UnsupportedLayerError("a stack without a token table")
         x = table(tokens_BT) * scale
         x = ends["project_in"](x) if "project_in" in ends else x
+        if self.waves is not None:
+            places_BT = flow.positions_BT + self.waves.offset
+            x = x + sinusoids(places_BT, x.shape[-1], halves=True, inclusive=self.waves.inclusive).to(x.dtype)
         for name, spec, made in self.stem.each():
             if isinstance(spec, embedding.Embedding) and "position" in name:
                 x = x + made(flow.positions_BT + spec.offset)
             elif isinstance(spec, base.Norm) and not name.endswith(NORM):
                 x = made(x)
+        flow.embedded_BTD = x
         if TABLE in ends:
             flow.per_layer_BTLw = per_layer_inputs(ends, tokens_BT, x)
         copies = [made for name, _, made in self.stem.each() if ".altup_projections." in name]
@@ -106,7 +111,10 @@ class Stream(nn.Module):
         """Every call in order: [B, T, D] -> [B, T, D]."""
         for index, call in enumerate(self.calls):
             block = cast(Block, self.blocks[call.block])
-            flow.depth = call.depth
+            flow.depth, flow.adapters = call.depth, None
+            if block.shared and index + 1 < len(self.calls):
+                owner = cast(Block, self.blocks[self.calls[index + 1].block]).residual
+                flow.adapters = owner.adapters if owner is not None else None
             x_BTD = block(x_BTD, flow, slots[index] if slots is not None else [None] * len(block.mixers()))
         return x_BTD
 

@@ -38,21 +38,44 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
     return ACTIVATIONS[name]
 
 
+class XIelu(nn.Module):
+    """Apertus' activation: a parabola above zero, an exponential below, each with a learned slope (arXiv:2411.13010)."""
+
+    NAMES = ("alpha_p", "alpha_n", "beta", "eps")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha_p, self.alpha_n = nn.Parameter(torch.tensor([0.2])), nn.Parameter(torch.tensor([-1.05]))
+        self.register_buffer("beta", torch.tensor([0.5]))
+        self.register_buffer("eps", torch.tensor([-1e-6]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., F] -> [..., F]."""
+        above = functional.softplus(self.alpha_p) * x * x
+        below = (torch.expm1(torch.minimum(x, self.eps)) - x) * (self.beta + functional.softplus(self.alpha_n))
+        return torch.where(x > 0, above, below) + self.beta * x
+
+
 class FeedForward(nn.Module):
     """down(act(gate(x)) * up(x)), or down(act(up(x))): [..., D] -> [..., D]."""
 
     def __init__(self, spec: Spec, depth: int = 0) -> None:
         super().__init__()
-        if spec.extra:
-            raise UnsupportedLayerError("a feed-forward with " + ", ".join(weight.name for weight in spec.extra))
+        names = {weight.name for weight in spec.extra}
+        xielu = spec.activation == "xielu" and names == {f"act_fn.{name}" for name in XIelu.NAMES}
+        if names and not xielu:
+            raise UnsupportedLayerError("a feed-forward with " + ", ".join(sorted(names)))
         D, F = spec.hidden_size, spec.intermediate_size
-        self.gated, self.act, self.factors = spec.gated, activation(spec.activation), spec.multipliers
+        self.gated, self.factors = spec.gated, spec.multipliers
+        if xielu:
+            self.act_fn = XIelu()
+        self.act = self.act_fn if xielu else activation(spec.activation)
         self.sparsity = spec.sparsity
         if spec.gated:
             self.gate_proj = nn.Linear(D, F, spec.bias)
         self.up_proj = nn.Linear(D, F, spec.bias)
         self.down_proj = nn.Linear(F, D, spec.bias if spec.down_bias is None else spec.down_bias)
-        self.ffn_sub_norm = Norm(base.Norm(F)) if spec.inner_norm else None
+        self.ffn_sub_norm = Norm(base.Norm(F, eps=spec.inner_norm_eps)) if spec.inner_norm else None
 
     def thinned(self, x: Tensor) -> Tensor:
         """All but the largest share closed, by the quantile of a normal distribution (Gemma-3n): [..., F]."""
@@ -61,11 +84,17 @@ class FeedForward(nn.Module):
         cut = torch.special.ndtri(torch.tensor(self.sparsity, dtype=torch.float64)).to(x)
         return functional.relu(x - x.mean(-1, keepdim=True) - cut * x.std(-1, keepdim=True, unbiased=False))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., D]."""
-        gate, down = self.factors
+    def forward(self, x: Tensor, added: Tensor | None = None) -> Tensor:
+        """[..., D] -> [..., D]; ``added``: to gate and up, by an adapter: [..., 2 F]."""
+        factor, down = self.factors
         inner = self.up_proj(x)
-        inner = self.act(self.thinned(self.gate_proj(x) * gate)) * inner if self.gated else self.act(inner)
+        if not self.gated:
+            inner = self.act(inner)
+        else:
+            gate = self.gate_proj(x)
+            if added is not None:
+                gate, inner = gate + added.chunk(2, -1)[0], inner + added.chunk(2, -1)[1]
+            inner = self.act(self.thinned(gate * factor)) * inner
         return self.down_proj(inner if self.ffn_sub_norm is None else self.ffn_sub_norm(inner)) * down
 
 
@@ -74,8 +103,8 @@ class Router(nn.Module):
 
     def __init__(self, spec: MoeSpec) -> None:
         super().__init__()
-        if spec.scoring == "sparsemixer":
-            raise UnsupportedLayerError("a router with sparsemixer scores")
+        if spec.scoring == "sparsemixer" and spec.num_experts_per_tok != 2:
+            raise UnsupportedLayerError("a sparsemixer router of other than two experts a token")
         self.spec, rows = spec, spec.num_experts
         self.weight = nn.Parameter(torch.empty(rows, spec.hidden_size))
         nn.init.normal_(self.weight, std=0.02)
@@ -88,6 +117,8 @@ class Router(nn.Module):
     def forward(self, x_MD: Tensor) -> tuple[Tensor, Tensor]:
         """The balancing term moves the choice and never the weights."""
         s, logits_ME = self.spec, functional.linear(x_MD, self.weight, self.bias)
+        if s.scoring == "sparsemixer":
+            return self.sparsemixed(logits_ME)
         scores_ME = logits_ME.sigmoid() if s.scoring == "sigmoid" else logits_ME.softmax(-1)
         ranked_ME = scores_ME if s.correction == "none" else scores_ME + self.e_score_correction_bias
         if s.n_group > 1:
@@ -97,6 +128,21 @@ class Router(nn.Module):
         if s.norm_topk_prob:
             weights_MK = weights_MK / weights_MK.sum(-1, keepdim=True)
         return weights_MK * s.routed_scaling_factor, chosen_MK
+
+    def sparsemixed(self, logits_ME: Tensor) -> tuple[Tensor, Tensor]:
+        """The best and then the next, each weighed against the rivals near it: [M, 2], [M, 2] (arXiv:2409.12136).
+
+        This is what is computed once trained: in training a rival is drawn at random.
+        """
+        weights, chosen, left_ME = [], [], logits_ME
+        for _ in range(2):
+            best_M1, index_M1 = left_ME.max(-1, keepdim=True)
+            far_ME = (best_M1 - logits_ME) / logits_ME.abs().maximum(best_M1) > 2 * self.spec.jitter
+            near_ME = left_ME.masked_fill(far_ME, float("-inf")).softmax(-1)
+            weights.append(near_ME.gather(-1, index_M1))
+            chosen.append(index_M1)
+            left_ME = left_ME.scatter(-1, index_M1, float("-inf"))
+        return torch.cat(weights, -1), torch.cat(chosen, -1)
 
     def grouped(self, scores_ME: Tensor) -> Tensor:
         """All but the best ``topk_group`` groups struck out; a group is as good as its two best, or its best."""

@@ -18,6 +18,7 @@ from llmcalc.arch.names import Stored, groups
 from llmcalc.errors import MalformedConfigError, NotFoundError
 from reference_model.block import Block, Part
 from reference_model.decoder import Decoder, Stream
+from reference_model.shared import renamed
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64}
 
@@ -147,7 +148,7 @@ def _pieces(model: Decoder, item: Stored, tensor: Tensor, shapes: list[torch.Siz
 
 def translated(model: Decoder, tensors: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """The file's tensors under our names, group by group in the spelling that the file has."""
-    places = parameters(model)
+    places, tensors = parameters(model), renamed(model.architecture, tensors)
     for group in groups(model.architecture):
         chosen = next(
             (spelling for spelling in group.spellings if all(item.name in tensors for item in spelling)), None

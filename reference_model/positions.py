@@ -66,6 +66,7 @@ def _longrope(rope: Rope, scaling: dict[str, object], length: int) -> tuple[Tens
     factor = _number(scaling, "factor", context / original)
     grown = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
     grown = _number(scaling, "attention_factor", grown)
+    grown = _number(scaling, "long_mscale" if length > original else "short_mscale", grown)  # Phi-3.5-MoE
     return _plain(rope.theta, rope.width) / torch.tensor(factors, dtype=torch.float64), grown
 
 
@@ -143,9 +144,13 @@ def buckets(spec: RelativeBias, distance_BTS: Tensor, *, both_ways: bool) -> Ten
     return base + torch.where(far < exact, far, (exact + grown.long()).clamp(max=count - 1))
 
 
-def sinusoids(positions_BT: Tensor, width: int, *, halves: bool = False) -> Tensor:
-    """Sines and cosines of a position, pair by pair, or (``halves``) all sines and then all cosines: [B, T, width]."""
-    angle = positions_BT[..., None].double() * _plain(10_000.0, width).to(positions_BT.device)
+def sinusoids(positions_BT: Tensor, width: int, *, halves: bool = False, inclusive: bool = False) -> Tensor:
+    """Sines and cosines of a position, pair by pair, or (``halves``) all sines and then all cosines: [B, T, width].
+
+    inclusive: the slowest pair turns by exactly 1/10,000 a position (XGLM).
+    """
+    turn = _plain(10_000.0, width) ** (width / (width - 2) if inclusive else 1.0)
+    angle = positions_BT[..., None].double() * turn.to(positions_BT.device)
     if halves:
         return torch.cat([angle.sin(), angle.cos()], -1)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)

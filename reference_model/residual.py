@@ -14,15 +14,19 @@ from torch import Tensor, nn
 
 from llmcalc.arch import base, embedding
 from llmcalc.arch.ffn import FeedForward
-from llmcalc.arch.model import Layer
+from llmcalc.arch.model import Layer, Named
 from llmcalc.arch.residual import AlternatingUpdates
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.cache import Flow
 from reference_model.ffn import activation
 from reference_model.norms import Norm
+from reference_model.shared import ATTENTION, FEED_FORWARD, Adapters
 
 # The last words of the names under which a stem has what makes the layers' own inputs.
 TABLE, PROJECTION, NORM = "embed_tokens_per_layer", "per_layer_model_projection", "per_layer_projection_norm"
+FACTORS = ("input_residual", "post_attention_residual")
+ADAPTERS = (ATTENTION, FEED_FORWARD)
+GATES = ("cross_attn_attn_gate", "cross_attn_mlp_gate")
 PER_LAYER = ("per_layer_input_gate", "per_layer_projection", "post_per_layer_input_norm")
 
 
@@ -85,7 +89,7 @@ class Residual(nn.Module):
         super().__init__()
         named = {name or type(spec).__name__: spec for name, spec in layer.residual}
         act = next((ffn.activation for ffn in layer.ffns if isinstance(ffn, FeedForward)), "gelu_pytorch_tanh")
-        self.act, self.parts, self.altup, self.laurel, self.scalar = activation(act), nn.ModuleDict(), None, None, None
+        self.act, self.parts, self.altup, self.laurel = activation(act), nn.ModuleDict(), None, None
         gate, projection, norm = (named.pop(name, None) for name in PER_LAYER)
         if gate is not None and projection is not None:
             made = (matrix(gate), matrix(projection), Norm(cast(base.Norm, norm)))
@@ -95,19 +99,46 @@ class Residual(nn.Module):
             self.altup = AltUp(cast(AlternatingUpdates, named.pop("AlternatingUpdates")), router)
             left, right = (matrix(named.pop(f"laurel.linear_{side}")) for side in ("left", "right"))
             self.laurel = Laurel(left, right, Norm(cast(base.Norm, named.pop("laurel.post_laurel_norm"))))
-        extra = named.get("Extra")
-        if isinstance(extra, base.Extra) and [tensor.name for tensor in extra.tensors] == ["layer_scalar"]:
-            del named["Extra"]
-            self.scalar = LayerScalar()
-        if named:
-            raise UnsupportedLayerError("a residual path with " + ", ".join(named))
+        named.pop("Extra", None)
+        extra = tuple(t.name for _, s in layer.residual if _ == "" and isinstance(s, base.Extra) for t in s.tensors)
+        self.scalar = LayerScalar() if extra == ("layer_scalar",) else None
+        self.factors: nn.ParameterDict | None = None
+        if extra in (FACTORS, GATES):
+            first = cast(Named, layer.sublayers[0].before).spec
+            width = cast(base.Norm, first).size if extra == FACTORS else 1
+            self.factors = nn.ParameterDict({name: nn.Parameter(torch.full((width,), 0.5)) for name in extra})
+        self.gated = extra == GATES
+        linear = named.pop("linear", None)
+        self.linear = matrix(linear) if linear is not None else None
+        extras = {name: spec for name, spec in layer.residual if name in ADAPTERS and isinstance(spec, base.Extra)}
+        self.adapters = Adapters(extras) if linear is not None else None
+        named = {name: spec for name, spec in named.items() if linear is None or name not in extras}
+        if named or (extra and self.scalar is None and self.factors is None):
+            raise UnsupportedLayerError("a residual path with " + ", ".join((*named, *extra)))
 
     def named(self) -> Iterator[tuple[str, nn.Module]]:
         """Every module under the name that the block gives it."""
         yield from self.parts.items()
-        for name, made in (("altup", self.altup), ("laurel", self.laurel), ("", self.scalar)):
+        for name, made in (("altup", self.altup), ("laurel", self.laurel), ("", self.scalar), ("", self.factors)):
             if made is not None:
                 yield name, made
+        if self.linear is not None and self.adapters is not None:
+            yield "linear", self.linear
+            yield from self.adapters.named()
+
+    def joined(self, x_BTD: Tensor, y_BTD: Tensor, index: int) -> Tensor:
+        """The stream and what the index-th sublayer adds: [B, T, D].
+
+        Doge has a factor for every channel of the stream, Llama-3.2-Vision a gate for what an image adds.
+        """
+        if self.factors is None:
+            return x_BTD + y_BTD
+        factor = list(self.factors.values())[index]
+        return x_BTD + torch.tanh(factor) * y_BTD if self.gated else x_BTD * factor + y_BTD
+
+    def beside(self, x_BTD: Tensor, flow: Flow) -> Tensor:
+        """What the mixer reads: the stream, in Zamba with what the shared block before it has left: [B, T, D]."""
+        return x_BTD if self.linear is None or flow.aside_BTD is None else x_BTD + self.linear(flow.aside_BTD)
 
     def own_input(self, x_BTD: Tensor, flow: Flow) -> Tensor:
         """What the layer's own input adds: [B, T, D]."""

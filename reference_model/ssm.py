@@ -39,20 +39,32 @@ def scan(
     return torch.stack(outputs, 1)
 
 
+def headed(matrix: nn.Linear, x_BTHP: Tensor) -> Tensor:
+    """Every head through its own rows of a matrix: [B, T, H, P] -> [B, T, H, R]."""
+    H = x_BTHP.shape[2]
+    if H == 1:
+        return matrix(x_BTHP)
+    y_BTHR = torch.einsum("bthp,hrp->bthr", x_BTHP, matrix.weight.unflatten(0, (H, -1)))
+    return y_BTHR if matrix.bias is None else y_BTHR + matrix.bias.unflatten(0, (H, -1))
+
+
 class Mamba1(nn.Module):
-    """in_proj -> x, gate; conv; dt, b, c from x; h = exp(dt A) h + dt b x; y = c h + D x, gated; out_proj."""
+    """in_proj -> x, gate; conv; dt, b, c from x; h = exp(dt A) h + dt b x; y = c h + D x, gated; out_proj.
+
+    H heads of P channels (Zamba; elsewhere one head of all) have their own dt, b and c.
+    """
 
     mixes = True
 
     def __init__(self, spec: Spec1, depth: int = 0) -> None:
         super().__init__()
-        if spec.heads > 1:
-            raise UnsupportedLayerError(f"Mamba with {spec.heads} heads (Zamba)")
+        if spec.heads > 1 and (spec.inner_norms or spec.weightless_norms):
+            raise UnsupportedLayerError("Mamba with heads and norms of dt, b and c")
         self.spec, (D, C, N) = spec, (spec.hidden_size, spec.inner, spec.state_size)
-        R = spec.time_step_rank
+        R, H = spec.time_step_rank, spec.heads
         self.in_proj = nn.Linear(D, 2 * C, spec.proj_bias)
         self.conv1d = CausalConv(C, spec.conv_kernel, bias=spec.conv_bias)
-        self.x_proj = nn.Linear(C, R + 2 * N, bias=False)
+        self.x_proj = nn.Linear(C // H, H * (R + 2 * N), bias=False)  # every head's rows, one head after another
         self.dt_proj = nn.Linear(R, C)
         self.A_log = nn.Parameter(torch.log(torch.arange(1.0, N + 1)).expand(C, N).clone())
         self.D = nn.Parameter(torch.ones(C))
@@ -73,17 +85,23 @@ class Mamba1(nn.Module):
         s = self.spec
         x_BTC, gate_BTC = self.in_proj(x_BTD).chunk(2, -1)
         x_BTC = functional.silu(self.conv1d(x_BTC, state(slot, 1), flow))
-        dt, b, c = self.x_proj(x_BTC).split([s.time_step_rank, s.state_size, s.state_size], -1)
+        x_BTHP = x_BTC.unflatten(-1, (s.heads, -1))
+        dt, b, c = headed(self.x_proj, x_BTHP).split([s.time_step_rank, s.state_size, s.state_size], -1)
         if s.inner_norms or s.weightless_norms:
             dt, b, c = self.dt_layernorm(dt), self.b_layernorm(b), self.c_layernorm(c)
-        dt_BTC = wide(functional.softplus(self.dt_proj(dt)))
-        a_CN, x, b, c = -wide(self.A_log).exp(), wide(x_BTC), wide(b), wide(c)
+        dt_BTHP = wide(functional.softplus(headed(self.dt_proj, dt)))
+        x_BTHP, b_BTHN, c_BTHN = wide(x_BTHP), wide(b), wide(c)
+        a_HPN, d_HP = -wide(self.A_log).exp().unflatten(0, (s.heads, -1)), wide(self.D).unflatten(0, (s.heads, -1))
 
         def step(h_BCN: Tensor, t: int) -> tuple[Tensor, Tensor]:
-            h = (dt_BTC[:, t, :, None] * a_CN).exp() * h_BCN + (dt_BTC[:, t] * x[:, t])[..., None] * b[:, t, None]
-            return h, (h @ c[:, t, :, None])[..., 0] + wide(self.D) * x[:, t]
+            dt_BHP, x_BHP = dt_BTHP[:, t], x_BTHP[:, t]
+            new_BHPN = (dt_BHP * x_BHP)[..., None] * b_BTHN[:, t, :, None]
+            h_BHPN = (dt_BHP[..., None] * a_HPN).exp() * h_BCN.unflatten(1, (s.heads, -1)) + new_BHPN
+            y_BHP = (h_BHPN @ c_BTHN[:, t, ..., None])[..., 0] + d_HP * x_BHP
+            return h_BHPN.flatten(1, 2), y_BHP.flatten(1)
 
-        y_BTC = scan(x.new_zeros(len(x), s.inner, s.state_size), x.shape[1], flow, state(slot, 0), step)
+        start_BCN = x_BTHP.new_zeros(len(x_BTHP), s.inner, s.state_size)
+        y_BTC = scan(start_BCN, x_BTHP.shape[1], flow, state(slot, 0), step)
         return self.out_proj(y_BTC.to(x_BTD.dtype) * functional.silu(gate_BTC))
 
 

@@ -74,8 +74,10 @@ def loaded_by(*words: str) -> set[str]:
 
 
 def test_the_main_job_loads_nothing_heavy() -> None:
-    assert not loaded_by("kv-cache", "llama-3-70b", "--json") & {"torch", "huggingface_hub", "numpy", "rich", "pynvml"}
-    assert not loaded_by("kv-cache", "llama-3-70b") & {"torch", "huggingface_hub", "numpy", "pynvml"}
+    heavy = {"torch", "huggingface_hub", "numpy", "rich", "pydantic", "pynvml"}
+
+    assert not loaded_by("kv-cache", "llama-3-70b", "--tokens", "4096", "--json") & heavy
+    assert not loaded_by("kv-cache", "llama-3-70b", "--tokens", "4096") & heavy
 
 
 def test_the_door_is_sorted_and_opens() -> None:

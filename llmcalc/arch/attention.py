@@ -39,7 +39,7 @@ class Attention(Spec):
     extra: further tensors of a family, listed as they are. differential: heads in pairs, each map on both their values.
     For the forward pass alone: clip clamps q, k, v; v_norm is weightless; temperature (scale, floor, first) multiplies
     queries by 1 + scale x log(1 + floor((position + first) / floor)) (Llama-4); multipliers: of input, keys and output
-    (Falcon-H1). Source: arXiv:1706.03762, 1911.02150, 2305.13245.
+    (Falcon-H1); dynamic_window: keys that Doge's mask leaves. Source: arXiv:1706.03762, 1911.02150, 2305.13245.
     """
 
     hidden_size: int
@@ -73,6 +73,7 @@ class Attention(Spec):
     temperature: tuple[float, float, int] | None = None
     multipliers: tuple[float, float, float] = (1.0, 1.0, 1.0)
     differential: bool = False
+    dynamic_window: int = 0
     part = "attention"
     source = "arXiv:1706.03762; shared key/value heads arXiv:1911.02150, 2305.13245"
 

@@ -13,7 +13,7 @@ class FeedForward(Spec):
     """Gated (gate, up, down: 3 matrices, arXiv:2002.05202) or plain (up, down: 2). ``inner_norm``: BitNet's.
 
     In the forward pass alone: multipliers of gate and output (Falcon-H1); sparsity: the share of channels whose gate is
-    closed (Gemma-3n).
+    closed (Gemma-3n); the epsilon of the inner norm.
     """
 
     hidden_size: int
@@ -26,6 +26,7 @@ class FeedForward(Spec):
     extra: tuple[Weight, ...] = ()
     multipliers: tuple[float, float] = (1.0, 1.0)
     sparsity: float = 0.0
+    inner_norm_eps: float | None = None
     part = "mlp"
 
     @property

@@ -21,7 +21,8 @@ class MixtureOfExperts(Spec):
     zero_experts: router rows without weights (LongCat). hash_vocab: routed by a stored table of vocab x k.
     router_extra: further tensors of a family's router.
     For the forward pass alone: how the router scores, picks groups by their two best or their best (``group_score``),
-    normalises and scales; ``scale_input``: the score multiplies what goes in (Llama-4); swiglu_*: GPT-OSS.
+    normalises and scales; ``scale_input``: the score multiplies what goes in (Llama-4); swiglu_*: GPT-OSS;
+    jitter: how near the best score a rival must come to weigh against it (sparsemixer).
     Source: arXiv:1701.06538, 2401.06066.
     """
 
@@ -53,6 +54,7 @@ class MixtureOfExperts(Spec):
     scale_input: bool = False
     swiglu_limit: float | None = None
     swiglu_alpha: float = 1.702
+    jitter: float = 0.0
     part = "experts"
 
     @property

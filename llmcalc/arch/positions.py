@@ -49,10 +49,16 @@ class Alibi(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Sinusoidal(Spec):
-    """Fixed sines and cosines; ``rows`` x ``width`` only where a class makes them a parameter."""
+    """Fixed sines and cosines; ``rows`` x ``width`` only where a class makes them a parameter.
+
+    For the forward pass alone: offset: added to a position; inclusive: the slowest pair turns by exactly 1/10,000
+    (tensor2tensor's, XGLM), not by the step before it.
+    """
 
     rows: int = 0
     width: int = 0
+    offset: int = 0
+    inclusive: bool = False
 
     def weights(self) -> Iterator[Weight]:
         if self.rows:

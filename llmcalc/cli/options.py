@@ -134,10 +134,20 @@ def overrides(settings: list[str] | None) -> dict[str, object]:
         if not equals or not name.strip():
             raise typer.BadParameter(f"--set {setting!r}: expected FIELD=VALUE")
         try:
-            out[name.strip()] = json.loads(text)
+            value = json.loads(text)
         except (ValueError, RecursionError):
-            out[name.strip()] = text
+            value = text
+        out[name.strip()] = _finite(value, setting)
     return out
+
+
+def _finite(value: object, setting: str) -> object:
+    """The value, which is JSON through and through: NaN and Infinity are not."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise typer.BadParameter(f"--set {setting}: NaN and Infinity are no sizes") from None
+    return value
 
 
 def lengths(text: str | None, file: Path | None, ctx: typer.Context | None = None) -> list[int] | None:

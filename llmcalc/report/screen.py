@@ -66,17 +66,17 @@ def _row(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -
 
 
 def _below(titles: Sequence[str], shown: Sequence[Sequence[str]], width: int, *, bold: bool) -> Iterator[str]:
-    """Each row as a list of its cells, one below the other, the title beside or above each."""
+    """Each row as a list of the cells that it has, one below the other, the title beside or above each."""
     label = max(map(len, titles))
     beside = label + len(GAP) + LEAST <= width
     for number, cells in enumerate(shown):
         if number:
             yield ""
-        for title, cell in zip(titles, cells, strict=True):
+        for title, cell in ((title, cell) for title, cell in zip(titles, cells, strict=True) if cell):
             head = f"\x1b[1m{title}\x1b[0m" if bold else title
             if not beside:
                 yield head
-                yield from (GAP + line for line in fold(cell.strip(), width - len(GAP)))
+                yield from (GAP + line for line in fold(cell, width - len(GAP)))
                 continue
-            for index, line in enumerate(fold(cell.strip(), width - label - len(GAP))):
+            for index, line in enumerate(fold(cell, width - label - len(GAP))):
                 yield (head + " " * (label - len(title)) if index == 0 else " " * label) + GAP + line

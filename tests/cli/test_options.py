@@ -119,3 +119,11 @@ def test_positions_that_are_read(run: Run) -> None:
     assert not any(
         "no effect" in text for text in document(run, "kv-cache", "t5-small", "--encoder-tokens", "9")["warnings"]
     )
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", "[1, NaN]"])
+def test_no_number_is_no_value(run: Run, value: str) -> None:
+    done = run("params", "llama-3-8b", "--set", f"initializer_range={value}", "--json")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "NaN and Infinity" in " ".join(done.stderr.split())

@@ -23,6 +23,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("zamba", {"attention_hidden_size": 3712}), ("zamba2", {"attention_head_dim": 80}),
     ("zamba2", {"attention_hidden_size": 2560, "use_shared_attention_adapter": True}),
     ("blt", {"patch_in_forward": False}), ("blt", {"vocab_size": 520}), ("glm4_moe", {}),
+    *((name, {"tie_word_embeddings": False}) for name in ("bert", "roberta", "albert", "deberta-v2", "electra")),
 ]  # fmt: skip
 
 

@@ -13,9 +13,10 @@ from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.latent import LatentAttention
 from llmcalc.arch.linear import DecayAttention, GatedDelta
 from llmcalc.arch.moe import MixtureOfExperts
-from llmcalc.arch.positions import Alibi, Rope
+from llmcalc.arch.positions import Alibi, Rope, Sinusoidal
 from llmcalc.arch.ssm import Mamba1, Mamba2
-from tests.oracle.leave_out import Change, but, layers
+from reference_model.shared import ATTENTION, FEED_FORWARD
+from tests.oracle.leave_out import Change, but, layers, residual
 from tests.oracle.parity import Case
 
 CONFIGS: dict[str, dict[str, object]] = json.loads((Path(__file__).parent / "configs.json").read_text("utf-8"))
@@ -197,7 +198,62 @@ WITHOUT: dict[str, dict[str, Change]] = {
     "t5": {"relative bias": NO_POSITIONS, "unscaled scores": PLAIN_SCALE, "scaled logits": but(Head, scale=1.0)},
     "t5_v11": {"relative bias": NO_POSITIONS, "tanh GELU": but(FeedForward, activation="gelu")},
     "umt5": {"relative bias": NO_POSITIONS},
+    "xglm": {
+        "sinusoids": NO_POSITIONS,
+        "offset of positions": but(Attention, positions=Sinusoidal(inclusive=True)),
+        "step of its series": but(Attention, positions=Sinusoidal(offset=2)),
+        "embedding scale": but(Embedding, scale=1.0),
+    },
+    "ctrl": {
+        "sinusoids": NO_POSITIONS,
+        "ReLU": but(FeedForward, activation="gelu"),
+        "embedding scale": but(Embedding, scale=1.0),
+    },
+    # transformers' PhiMoE takes the short factors at every length: both lists are the same here.
+    "phimoe": {
+        "sparsemixer": but(MixtureOfExperts, scoring="softmax"),
+        "threshold of rivals": but(MixtureOfExperts, jitter=0.01),
+        "LongRoPE and its mscale": NO_SCALING,
+        "window": NO_WINDOW,
+    },
+    "bitnet": {
+        "norm of the heads": but(Attention, extra=()),
+        "norm of the feed-forward": but(FeedForward, inner_norm=False),
+        "squared ReLU": but(FeedForward, activation="relu"),
+    },
+    "apertus": {"xIELU": but(FeedForward, activation="silu", extra=()), "q/k norm": NO_QK_NORM},
+    "diffllama": {"difference": but(Attention, differential=False, extra=()), "rotary positions": NO_POSITIONS},
+    "doge": {
+        "weights of the keys": but(Attention, extra=()),
+        "dynamic window": but(Attention, dynamic_window=2048),
+        "factors of the residual": layers(residual=()),
+        "q/k norm": NO_QK_NORM,
+    },
+    "rwkv": {"mean of the norms": but(Norm, form="rms")},
+    "mllama": {
+        "gates": layers(residual=()),
+        "q/k norm of the image layers": NO_QK_NORM,
+        "rope scaling": NO_SCALING,
+    },
+    "zamba": {"shared block": layers(residual=()), "scale of the scores": PLAIN_SCALE},
+    "zamba2": {
+        "shared block": layers(residual=()),
+        "adapters of the attention": residual(ATTENTION),
+        "adapters of the feed-forward": residual(FEED_FORWARD),
+        "rotary positions": NO_POSITIONS,
+        "groups of the norm": but(Mamba2, norm_groups=1),
+        "least time step": but(Mamba2, time_step_limit=(0.0, float("inf"))),
+    },
+    "codegen": {"partial rotation": NOT_PARTIAL, "parallel block": layers(parallel=False)},
+    "ernie4_5": {"interleaving": IN_HALVES, "biases": but(Attention, q_bias=False, k_bias=False)},
+    "falcon_new": {"rotary positions": NO_POSITIONS, "parallel block": layers(parallel=False)},
+    "gpt_bigcode": {"tanh GELU": but(FeedForward, activation="gelu"), "positions": but(Embedding, offset=1)},
+    "seed_oss": {"rotary positions": NO_POSITIONS, "biases": but(Attention, q_bias=False, k_bias=False)},
 }
 CASES: dict[str, Case] = {
-    name: Case(config, WITHOUT.get(name, {}), kernel=KERNELS.get(name, "eager")) for name, config in CONFIGS.items()
-}
+    name: Case(
+        config, WITHOUT.get(name, {}), kernel=KERNELS.get(name, "eager"), distinct=name == "doge",
+        image=5 if name == "mllama" else 0,
+    )
+    for name, config in CONFIGS.items()
+}  # fmt: skip

@@ -41,25 +41,15 @@ def one_of_each(found: Architecture) -> tuple[Architecture, list[int]]:
 
 
 # What the reference decoder has no module for, and how it says so.
-V4, ZAMBA = "model.hc_head", "Mamba with 2 heads|residual path"
+V4 = "model.hc_head"
 UNCOVERED = {
     "deepseek-ai--deepseek-v4-flash": V4,
     "nvidia--deepseek-v4-flash-nvfp4": V4,
     "sgl-project--deepseek-v4-flash-fp8": V4,
     "sgl-project--deepseek-v4-pro-fp8": V4,
-    "defaults--apertus": "act_fn.alpha_p",
-    "defaults--bitnet": "attn_sub_norm",
     "defaults--blt": "around the layers",
-    "defaults--ctrl": "sinusoidal",
-    "defaults--xglm": "sinusoidal",
-    "defaults--diffllama": "lambda_q1",
-    "defaults--doge": "Attention with A",
     "defaults--jetmoe": "MixtureOfAttentionHeads",
-    "defaults--zamba": ZAMBA,
-    "zyphra--zamba2-1.2b": ZAMBA,
     "defaults--zaya": "around the layers",
-    "meta-llama--llama-3.2-11b-vision-instruct": "attention over image positions",
-    "microsoft--phi-3.5-moe-instruct": "sparsemixer",
 }
 
 
@@ -89,6 +79,18 @@ def estimated(found: Architecture) -> int:
     )
 
 
+def image(found: Architecture) -> int:
+    """Positions of an image, for a decoder that has layers that look at one."""
+    mixers = (mixer for layer in found.decoder.layers for mixer in layer.mixers)
+    return 6 if any(mixer.kind == "cross_attention" for mixer in mixers) else 0
+
+
+def estimated_cache(found: Architecture, length: int) -> int:
+    """Bytes of the estimate in bf16, an image's among them."""
+    images = {"image_tokens": image(found)} if image(found) else {}
+    return kv_cache(found, length, cache="bf16", engine="none", **images).total_bytes
+
+
 def cache_bytes(found: Architecture, lengths: list[int]) -> list[tuple[int, int]]:
     """Bytes allocated by the reference decoder on the meta device, and the estimate, after each number of tokens.
 
@@ -102,14 +104,14 @@ def cache_bytes(found: Architecture, lengths: list[int]) -> list[tuple[int, int]
     calls = [len(depths) for _, depths in found.decoder.call_groups]
     out = []
     for length in lengths:
-        cache_ = model.allocate(1, length, formats)
+        cache_ = model.allocate(1, length, formats, image(found))
         sizes = [
             sum(t.numel() * t.element_size() for slot in call if slot is not None
                 for part in (slot if isinstance(slot, tuple) else (slot,)) for t in part.tensors())
             for call in cache_.slots
         ]  # fmt: skip
         held = sum(count * size for count, size in zip(calls, sizes, strict=True))
-        out.append((held, kv_cache(found, length, cache="bf16", engine="none").total_bytes))
+        out.append((held, estimated_cache(found, length)))
     return out
 
 

@@ -40,6 +40,19 @@ def but(kind: type[Spec], **fields: object) -> Change:
     return lambda found: replace(found, decoder=stack(found.decoder))
 
 
+def residual(*names: str) -> Change:
+    """Every layer of the decoder without what its residual path has under these names."""
+
+    def changed(found: Architecture) -> Architecture:
+        made = tuple(
+            replace(layer, residual=tuple(named for named in layer.residual if named.name not in names))
+            for layer in found.decoder.layers
+        )
+        return replace(found, decoder=replace(found.decoder, layers=made))
+
+    return changed
+
+
 def layers(**fields: object) -> Change:
     """Every layer of the decoder with other fields."""
 

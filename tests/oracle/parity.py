@@ -35,6 +35,8 @@ class Case:
     without: dict[str, Change] = field(default_factory=dict)
     length: int = 40
     kernel: str = "eager"
+    distinct: bool = False  # no token twice: what weighs equally much would be chosen between by chance (Doge)
+    image: int = 0  # states of an image that the decoder is given
 
 
 def perturbed(model: torch.nn.Module) -> None:
@@ -72,11 +74,15 @@ def perturbed(model: torch.nn.Module) -> None:
                         "kv_b_proj",
                         "c_attn",
                         "Wqkv",
+                        "Wq.",
+                        "Wk.",
                         ".q.",
                         ".k.",
                     )
                 ):
                     tensor.mul_(2.0)
+            elif name.endswith("self_attn.A"):
+                tensor.copy_(noise(tensor).sign())  # or keys would weigh the same but for rounding (Doge)
             elif "sinks" in name or "correction" in name or "expert_bias" in name:
                 tensor.copy_(noise(tensor) * 0.5)
             else:
@@ -87,14 +93,17 @@ def perturbed(model: torch.nn.Module) -> None:
 
 def independent(case: Case, folder: Path) -> tuple[torch.nn.Module, dict[str, object]]:
     """The model of transformers, saved to ``folder``; and the config it wrote."""
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, MllamaForCausalLM
 
     torch.manual_seed(0)
     config = AutoConfig.for_model(**copy.deepcopy(case.config))
     config._attn_implementation = case.kernel
     config.dtype = "float32"
     pair = config.is_encoder_decoder
-    model = (AutoModelForSeq2SeqLM if pair else AutoModelForCausalLM).from_config(config).float().eval()
+    if config.model_type == "mllama_text_model":
+        model = MllamaForCausalLM(config).float().eval()  # whose automatic class is the one with a tower
+    else:
+        model = (AutoModelForSeq2SeqLM if pair else AutoModelForCausalLM).from_config(config).float().eval()
     perturbed(model)
     model.save_pretrained(folder)
     return model, json.loads((folder / "config.json").read_text())
@@ -106,24 +115,38 @@ def reference(config: dict[str, object], folder: Path, change: Change | None = N
     return load(Decoder(change(architecture) if change else architecture).eval(), folder)
 
 
-def tokens(config: dict[str, object], length: int, batch: int = 2) -> Tensor:
+def tokens(config: dict[str, object], case: Case, batch: int = 2) -> Tensor:
     """Random token numbers."""
-    vocab = config.get("vocab_size")
+    vocab, length = config.get("vocab_size"), case.length
     assert isinstance(vocab, int)
+    if case.distinct:
+        generator = torch.Generator().manual_seed(2)
+        return torch.stack([3 + torch.randperm(vocab - 3, generator=generator)[:length] for _ in range(batch)])
     return torch.randint(3, vocab, (batch, length), generator=torch.Generator().manual_seed(2))
 
 
-def logits(model: torch.nn.Module, batch: Tensor) -> Tensor:
+def picture(case: Case, config: dict[str, object]) -> Tensor | None:
+    """States of an image, where the case has one: [B, S, D]."""
+    width = config["hidden_size"] if case.image else 0
+    assert isinstance(width, int)
+    return torch.randn(2, case.image, width, generator=torch.Generator().manual_seed(3)) if case.image else None
+
+
+def logits(model: torch.nn.Module, batch: Tensor, image: Tensor | None = None) -> Tensor:
     """Of transformers; an encoder-decoder reads the same tokens on both sides."""
     with torch.no_grad():
+        if image is not None:
+            return model(batch, cross_attention_states=image, use_cache=False).logits
         if model.config.is_encoder_decoder:
             return model(input_ids=batch, decoder_input_ids=batch, use_cache=False).logits
         return model(batch, use_cache=False).logits
 
 
-def own_logits(model: Decoder, batch: Tensor) -> Tensor:
+def own_logits(model: Decoder, batch: Tensor, image: Tensor | None = None) -> Tensor:
     """Of the reference decoder."""
     with torch.no_grad():
+        if image is not None:
+            return model(batch, source_BSD=image)
         if model.encoder is not None:
             return model(batch, source_BSD=model.encode(batch))
         return model(batch)

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from llmcalc.arch import attention, conv, embedding, latent, linear, moe, positions, recurrent, residual, ssm
-from llmcalc.arch.base import Extra, Norm, Scope, Spec
+from llmcalc.arch.base import Extra, Norm, Scope, Spec, Weight
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.model import Architecture, Call, Layer, Named, Parallel, Stack, Sublayer
 from reference_model.residual import NORM, PROJECTION, TABLE
@@ -65,7 +65,16 @@ def _attention(spec: attention.Attention, widths: Widths) -> Spec:
         spec, hidden_size=widths.of(spec.hidden_size), num_attention_heads=h, num_key_value_heads=kv, head_dim=HEAD,
         v_head_dim=values, scope=widths.scope(spec.scope), positions=_rope(spec.positions, spec.head_dim),
         output_size=widths.of(spec.output_size) if spec.output_size else 0,
+        dynamic_window=min(spec.dynamic_window, 5), extra=tuple(_beside(weight, h, kv) for weight in spec.extra),
     )  # fmt: skip
+
+
+def _beside(weight: Weight, h: int, kv: int) -> Weight:
+    """What an attention stores beside its matrices, small."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "A": (kv,), "dt_proj.weight": (kv, kv * HEAD), "dt_proj.bias": (kv,), "attn_sub_norm.weight": (h * HEAD,),
+    }  # fmt: skip
+    return weight._replace(shape=shapes.get(weight.name, (HEAD,)))  # lambdas are as wide as a head
 
 
 def _latent(spec: latent.LatentAttention, widths: Widths) -> Spec:
@@ -150,9 +159,18 @@ def spec(found: Spec, widths: Widths) -> Spec:
         case residual.AlternatingUpdates():
             return replace(found, hidden_size=widths.of(found.hidden_size))
         case Extra():
-            return found  # one number a layer
+            return replace(found, tensors=tuple(_small(weight, widths) for weight in found.tensors))
         case _:
             return _mixer(found, widths)
+
+
+def _small(weight: Weight, widths: Widths) -> Weight:
+    """One number stays one number; adapters (Zamba) have the rank 4."""
+    if weight.name.endswith("0.weight"):
+        return weight._replace(shape=(4, widths.of(weight.shape[1])))
+    if weight.name.endswith("1.weight"):
+        return weight._replace(shape=(2 * HEAD if weight.name.startswith("linear_") else 48, 4))
+    return weight._replace(shape=tuple(widths.of(size) if size > 1 else 1 for size in weight.shape))
 
 
 def named(found: Named | None, widths: Widths) -> Any:
@@ -188,7 +206,10 @@ def stack(found: Stack, widths: Widths) -> Stack:
             small[id(layer)] = replace(layer, sublayers=parts, residual=tuple(named(n, widths) for n in layer.residual))
         layers.append(moved(small[id(layer)], chosen))
     schedule: list[Call] = []
-    for call in found.schedule:
+    for number, call in enumerate(found.schedule):
+        beside = any(getattr(mixer, "output_size", 0) for mixer in found.layers[call.block].mixers)
+        if beside and found.schedule[number + 1].block not in chosen:
+            continue  # a shared block goes with the layer after it (Zamba)
         if call.block in chosen and len(schedule) < 4 * len(chosen):
             schedule.append(Call(chosen.index(call.block), len(schedule)))
     ends = [tuple(named(n, widths) for n in group) for group in (found.stem, found.tail)]

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from llmcalc import kv_cache
 from llmcalc.arch.model import Architecture
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.cache import Formats
@@ -19,6 +18,8 @@ from tests.oracle.corpus import (
     architecture,
     cache_bytes,
     estimated,
+    estimated_cache,
+    image,
     lengths,
     one_of_each,
     parameters,
@@ -40,6 +41,11 @@ def unlike() -> tuple[tuple[str, Architecture], ...]:
 
 
 UNLIKE = dict(unlike())
+
+
+def picture(found: Architecture, batch: int, dtype: torch.dtype) -> Tensor | None:
+    """States of an image, for a decoder that looks at one: [B, S, D]."""
+    return torch.randn(batch, image(found), found.hidden_size, dtype=dtype) if image(found) else None
 
 
 def relative(found: Tensor, expected: Tensor) -> float:
@@ -70,9 +76,7 @@ def test_shrunken_cache_with_numbers(slug: str) -> None:
     model = Decoder(small)
     formats = Formats(torch.bfloat16, torch.bfloat16, torch.float32)
     for length in (1, 6, 7, 8, 9, 10, 25):
-        assert (
-            model.allocate(1, length, formats).bytes == kv_cache(small, length, cache="bf16", engine="none").total_bytes
-        )
+        assert model.allocate(1, length, formats, image(small)).bytes == estimated_cache(small, length)
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e-12), (torch.float32, 1e-5)], ids=["fp64", "fp32"])
@@ -82,9 +86,10 @@ def test_cached_passes_equal_one_full_pass(slug: str, dtype: torch.dtype, limit:
     torch.manual_seed(0)
     model = Decoder(UNLIKE[slug]).to(dtype).eval()
     tokens = torch.randint(0, VOCABULARY, (2, 26))
-    full = model(tokens)
-    held = model.allocate(2, 26)
-    pieces = [model(tokens[:, low:high], held) for low, high in ((0, 5), (5, 16), *((i, i + 1) for i in range(16, 26)))]
+    states = picture(UNLIKE[slug], 2, dtype)
+    full = model(tokens, source_BSD=states)
+    held = model.allocate(2, 26, source=image(UNLIKE[slug]))
+    pieces = [model(tokens[:, low:high], held, source_BSD=None if low else states) for low, high in ((0, 5), (5, 16), *((i, i + 1) for i in range(16, 26)))]
     assert relative(torch.cat(pieces, 1), full) < limit
 
 
@@ -95,11 +100,13 @@ def test_sequences_of_unequal_length(slug: str) -> None:
     model = Decoder(UNLIKE[slug]).double().eval()
     counts, capacity = torch.tensor([3, 13, 8]), 20
     tokens = torch.randint(0, VOCABULARY, (3, capacity))
-    alone = [model(row[None], horizon=capacity)[0] for row in tokens]
-    held = model.allocate(3, capacity)
+    states = picture(UNLIKE[slug], 3, torch.float64)
+    given = [states if states is None else states[row : row + 1] for row in range(3)]
+    alone = [model(t[None], horizon=capacity, source_BSD=s)[0] for t, s in zip(tokens, given, strict=True)]
+    held = model.allocate(3, capacity, source=image(UNLIKE[slug]))
     for low in range(0, 13, 5):
         new = (counts - low).clamp(0, 5)
-        found = model(tokens[:, low : low + 5], held, new_B=new)
+        found = model(tokens[:, low : low + 5], held, new_B=new, source_BSD=None if low else states)
         for row, count in enumerate(new.tolist()):
             if count:
                 assert relative(found[row, :count], alone[row][low : low + count]) < 1e-12

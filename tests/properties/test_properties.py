@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from llmcalc import Architecture, LlmcalcError, kv_cache, params, read_config
 from llmcalc.arch.base import Scope, Step
 from llmcalc.calc.describe import sentence
+from llmcalc.cli.kv_cache_report import results
 from llmcalc.figure import Figure
 from tests.properties.strategies import corpus, llamas, mutated
 
@@ -159,8 +160,7 @@ def test_any_config_is_answered_or_refused(data: dict[str, Any]) -> None:
 @SLOW
 @given(corpus())
 def test_figures_are_strict_json(data: dict[str, Any]) -> None:
-    estimate = kv_cache(read_config(data), 77)._asdict()
-    document = {key: value for key, value in estimate.items() if key not in ("figure", "layers")}
+    document = results(kv_cache(read_config(data), 77), "none")
 
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 

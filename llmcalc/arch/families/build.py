@@ -49,8 +49,7 @@ def divide(fields: Fields, whole: int, parts: int, what: str) -> int:
     return whole // parts
 
 
-# Classes whose own defaults do not divide: the width of a head is rounded down.
-ROUNDED = ("glm4_moe", "glm4v_moe_text", "qwen3_omni_moe_text")
+ROUNDED = ("glm4_moe", "glm4v_moe_text", "qwen3_omni_moe_text")  # their own default sizes do not divide
 
 
 def head_width(fields: Fields, hidden_size: int, heads: int) -> int:
@@ -90,6 +89,9 @@ def rope(fields: Fields, head_dim: int, kind: str = "", theta: float | None = No
     lists = {key: value for key, value in block.items() if isinstance(value, list)}  # no scaling has lists in lists
     listed = {k: tuple(values) for k, values in lists.items() if not any(isinstance(v, (list, dict)) for v in values)}
     plain = {key: value for key, value in block.items() if isinstance(value, (str, int, float, bool))} | listed
+    for key, value in plain.items():
+        if isinstance(value, float):
+            finite(fields, f"rope_parameters.{key}", value)
     original = forward.quiet(fields, "original_max_position_embeddings")
     if plain and isinstance(original, int):
         plain.setdefault("original_max_position_embeddings", original)
@@ -234,8 +236,7 @@ def decoder(
         tokens = Named(tokens.name, replace(tokens.spec, scale=forward.embedding_scale(fields, width)))
     layers = forward.scaled_layers(fields, list(layers))
     first = (tokens, *stem)
-    last = (Named(final_name, final),) if final is not None else ()
-    last = (*last, *tail)
+    last = (*((Named(final_name, final),) if final is not None else ()), *tail)
     scale, cap = forward.head_scale(fields, width), forward.final_softcap(fields)
     end = behind(fields, Head(head_rows or vocab, head_width or width, head_bias, scale, cap))
     tie = end.writes and (tied(fields) if tie is None else tie)

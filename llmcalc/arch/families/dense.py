@@ -12,7 +12,7 @@ from llmcalc.arch.families.layouts import LAYOUTS, Layout, Style, differential, 
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Layer, Named
-from llmcalc.arch.positions import Alibi, Positions, Sinusoidal
+from llmcalc.arch.positions import Alibi, Positions
 from llmcalc.errors import UnsupportedLayerError
 
 
@@ -57,7 +57,7 @@ def positions_of(fields: Fields, layout: Layout, width: int, kind: str = "") -> 
         case "alibi":
             return Alibi(max_bias=forward.alibi_max(fields))
         case "sinusoidal":
-            return Sinusoidal()
+            return forward.sinusoidal(fields)
         case _:
             return None
 
@@ -86,6 +86,7 @@ def attention(fields: Fields, layout: Layout, d: int, scope: Scope = FULL, extra
         softcap=forward.maybe(fields, "attn_logit_softcapping"), scale=forward.attention_scale(fields),
         qk_norm_eps=forward.norm_eps(fields), qk_norm_offset=layout.norm_offset and layout.norm == "rms",
         differential=layout.attention_extra is differential,
+        dynamic_window=forward.dynamic_window(fields),
         qk_norm_after_rope=fields.model_type in forward.AFTER_ROPE, clip=forward.maybe(fields, "clip_qkv"),
     )  # fmt: skip
 
@@ -97,11 +98,11 @@ def feed_forward(fields: Fields, layout: Layout, d: int) -> FeedForward:
         if layout.width_factor
         else fields.integer("intermediate_size")
     )
-    plain = "gelu_new" if fields.model_type == "bloom" else "gelu"
+    plain = {"bloom": "gelu_new", "ctrl": "relu"}.get(fields.model_type, "gelu")
     act = fields.text("hidden_act", null="silu" if layout.gated else plain)
     return FeedForward(
         d, f, layout.gated, act, switch(fields, layout.mlp),
-        inner_norm=layout.inner_norm, extra=layout.ffn_extra,
+        inner_norm=layout.inner_norm, extra=layout.ffn_extra, inner_norm_eps=forward.norm_eps(fields),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmcalc.arch.attention import Attention
@@ -11,6 +11,7 @@ from llmcalc.arch.base import BIDIRECTIONAL, Extra, Norm, Weight
 from llmcalc.arch.embedding import Projection
 from llmcalc.arch.families.build import divide, dtype_of, embed, layer_norm, positions_text, table
 from llmcalc.arch.families.encoder_heads import Frame, Style, tail
+from llmcalc.arch.families.towers.parts import tensor
 from llmcalc.arch.ffn import FeedForward
 from llmcalc.arch.fields import Fields
 from llmcalc.arch.model import Architecture, Call, Layer, Named, Stack, Sublayer
@@ -79,6 +80,10 @@ ROWS: dict[str, Encoder] = {
 }  # fmt: skip
 
 
+# Their heads and the output matrix have a bias each, which the tie makes one.
+TWO_BIASES = ("bert", "ernie", "roberta", "xlm-roberta", "camembert", "data2vec-text", "albert", "deberta-v2")
+
+
 def read(fields: Fields) -> Architecture:
     """An encoder by its row of the table."""
     row = ROWS[fields.model_type]
@@ -109,6 +114,9 @@ def architecture(fields: Fields, stack: Stack, frame: Frame, style: Style) -> Ar
     tie = fields.flag("tie_word_embeddings", null=True)
     has_head = any(named.name == style.decoder for named in stack.tail)
     ties = ((f"{style.decoder}.weight", f"{frame.table}.weight"),) if has_head and tie else ()
+    if has_head and not tie and fields.model_type in TWO_BIASES:
+        bias = tensor(f"{style.decoder.rpartition('.')[0]}.bias", (frame.rows,), "bias")
+        stack = replace(stack, tail=(*stack.tail, bias))
     return Architecture(
         model_type=fields.model_type,
         decoder=Stack("decoder", "", ()),

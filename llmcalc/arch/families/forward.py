@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from llmcalc.arch.fields import ABSENT, Fields
 from llmcalc.arch.model import Layer
+from llmcalc.arch.positions import Sinusoidal
 
 if TYPE_CHECKING:
     from llmcalc.arch.moe import MixtureOfExperts
@@ -22,6 +23,7 @@ CLASS_EPS: dict[str, float] = {
     "bamba": 1e-5, "falcon_h1": 1e-5, "glm4_moe": 1e-5, "ernie4_5": 1e-5, "ernie4_5_moe": 1e-5, "olmo3": 1e-5,
     "exaone4": 1e-5, "lfm2_moe": 1e-5, "zamba": 1e-5, "zamba2": 1e-5, "dbrx": 1e-5, "minimax": 1e-5, "apertus": 1e-5,
     "glm_moe_dsa": 1e-5, "hunyuan_v1_dense": 1e-5, "hunyuan_v1_moe": 1e-5, "arcee": 1e-5, "bitnet": 1e-5,
+    "phimoe": 1e-5, "ctrl": 1e-6, "mllama_text_model": 1e-5, "diffllama": 1e-5,
 }  # fmt: skip
 
 
@@ -82,6 +84,8 @@ def embedding_scale(fields: Fields, width: int) -> float:
         return math.sqrt(width)
     if fields.model_type in ("minicpm", "minicpm3"):
         return number(fields, "scale_emb", null=1.0)
+    if fields.model_type == "ctrl":
+        return math.sqrt(width)
     if fields.model_type == "xglm":
         return math.sqrt(width) if flag(fields, "scale_embedding", null=True) else 1.0
     return number(fields, "embedding_multiplier", null=1.0)
@@ -148,6 +152,8 @@ def interleaved(fields: Fields) -> bool:
 
 def time_steps(fields: Fields) -> tuple[float, float]:
     """Bounds of Mamba-2's time step."""
+    if fields.model_type == "zamba2":
+        return number(fields, "time_step_min", null=0.001), math.inf
     value = quiet(fields, "time_step_limit")
     if isinstance(value, list) and len(value) == 2 and all(isinstance(x, (int, float)) for x in value):
         return float(value[0]), float(value[1])
@@ -187,6 +193,16 @@ def alibi_max(fields: Fields) -> float:
 def norm_eps(fields: Fields) -> float | None:
     """The epsilon of norms inside a mixer."""
     return maybe(fields, "rms_norm_eps", "layer_norm_eps", "norm_eps") or CLASS_EPS.get(fields.model_type)
+
+
+def sinusoidal(fields: Fields) -> Sinusoidal:
+    """XGLM counts from two and ends its series at 1/10,000; CTRL does as the paper."""
+    return Sinusoidal(offset=2, inclusive=True) if fields.model_type == "xglm" else Sinusoidal()
+
+
+def dynamic_window(fields: Fields) -> int:
+    """Positions that Doge's dynamic mask leaves."""
+    return whole(fields, "keep_window_size", null=2048) if fields.model_type == "doge" else 0
 
 
 def sparsity(fields: Fields, index: int) -> float:
@@ -230,4 +246,5 @@ def routed(fields: Fields, moe: MixtureOfExperts) -> MixtureOfExperts:
         scale_input=kind == "llama4_text",
         swiglu_limit=maybe(fields, "swiglu_limit") if kind == "gpt_oss" else None,
         swiglu_alpha=number(fields, "swiglu_alpha", null=1.702),
+        jitter=number(fields, "router_jitter_noise", null=0.01) if kind == "phimoe" else 0.0,
     )

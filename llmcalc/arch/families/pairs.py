@@ -41,13 +41,11 @@ def assemble(
     task = task_of(fields, "generate", KNOWN)
     writes = task in ("generate", "causal")
     rows = tokens.spec.rows if isinstance(tokens.spec, Embedding) else 0
-    head = _head(fields, task, rows, width, scale)
+    head = _head(fields, task, Head(rows, width, scale=scale), logits_bias=logits_bias)
     if task == "causal":
         tokens = Named("model.decoder.embed_tokens", tokens.spec)
         decoder = replace(decoder, layers=tuple(alone(layer) for layer in decoder.layers))
     ties = (("lm_head.weight", f"{tokens.name}.weight"),) if tie and writes else ()
-    if logits_bias and task == "generate":  # a stored buffer of zeros
-        head.append(tensor("final_logits_bias", (1, rows), "buffer"))
     if task in ("encoder", "token"):
         encoder = replace(encoder, stem=(tokens, *encoder.stem), tail=(*encoder.tail, *head))
         decoder = Stack("decoder", "", ())
@@ -85,9 +83,11 @@ def _unread(sublayer: Sublayer) -> Sublayer:
     return Sublayer(sublayer.name, still(sublayer.spec.weights()), *norms)
 
 
-def _head(fields: Fields, task: Task, rows: int, width: int, scale: float) -> list[Named]:
+def _head(fields: Fields, task: Task, output: Head, *, logits_bias: bool) -> list[Named]:
+    rows, width = output.rows, output.width
     if task in ("generate", "causal"):
-        return [Named("lm_head", Head(rows, width, scale=scale))]
+        buffer = [tensor("final_logits_bias", (1, rows), "buffer")] if logits_bias and task == "generate" else []
+        return [Named("lm_head", output), *buffer]
     match task:
         case "sequence":
             name, out = "classification_head", Projection(labels(fields), width, True)

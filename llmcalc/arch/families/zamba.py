@@ -5,6 +5,7 @@ from __future__ import annotations
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Extra, Spec, Weight
 from llmcalc.arch.embedding import Projection
+from llmcalc.arch.families import forward
 from llmcalc.arch.families.build import decoder, divide, key_value_heads, rms, rope
 from llmcalc.arch.families.hybrid import kinds, mamba1, scaled, state_dtype
 from llmcalc.arch.ffn import FeedForward
@@ -76,7 +77,8 @@ def mamba2(fields: Fields, d: int) -> Mamba2:
     return Mamba2(
         d, heads, divide(fields, inner, heads, "the mamba width / n_mamba_heads"), fields.integer("mamba_d_state"),
         fields.integer("mamba_ngroups"), fields.integer("mamba_d_conv"), fields.integer("chunk_size"), True,
-        fields.flag("add_bias_linear"), state_dtype=state_dtype(fields),
+        fields.flag("add_bias_linear"), state_dtype=state_dtype(fields), norm_groups=fields.integer("mamba_ngroups"),
+        time_step_limit=forward.time_steps(fields),
     )  # fmt: skip
 
 
