@@ -36,9 +36,9 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, flo
 
     def step(s_BHKV: Tensor, t: int) -> tuple[Tensor, Tensor]:
         s = s_BHKV * decay[:, t, ..., None]
-        error_BHV = v[:, t] - (k[:, t, :, None] @ s)[:, :, 0]
+        error_BHV = v[:, t] - (k[:, t, ..., None] * s).sum(-2)
         s = s + k[:, t, ..., None] * (beta[:, t, :, None] * error_BHV)[:, :, None]
-        return s, (q[:, t, :, None] @ s)[:, :, 0]
+        return s, (q[:, t, ..., None] * s).sum(-2)
 
     start = v.new_zeros(len(v), v.shape[2], k.shape[-1], v.shape[-1])
     return scan(start, v.shape[1], flow, kept, step)
@@ -220,7 +220,7 @@ class DecayAttention(nn.Module):
         decay_H11 = self.decay().to(q)[:, None, None]
 
         def step(s_BHKV: Tensor, t: int) -> tuple[Tensor, Tensor]:
-            moved = s_BHKV * decay_H11 + k[:, t, ..., None] * v[:, t, :, None]
+            moved = s_BHKV * decay_H11 + k[:, t, ..., None] @ v[:, t, :, None]
             return moved, (q[:, t, :, None] @ moved)[:, :, 0]
 
         start = v.new_zeros(len(v), s.num_heads, s.key_head_dim, s.value_head_dim)

@@ -47,9 +47,13 @@ class DifferentialAttention(Attention):
     def mixed(self, q_BHTd: Tensor, k_BSGd: Tensor, v_BSGe: Tensor, keys_BS: Tensor, flow: Flow) -> Tensor:
         """Either half of the value heads for all maps, as the library does it: [B, H/2, T, 2 e]."""
         halves = (half.repeat(1, 1, 2, 1) for half in v_BSGe.chunk(2, 2))
-        o_BHTe = torch.cat([super(DifferentialAttention, self).mixed(q_BHTd, k_BSGd, v, keys_BS, flow) for v in halves], -1)
+        o_BHTe = torch.cat(
+            [super(DifferentialAttention, self).mixed(q_BHTd, k_BSGd, v, keys_BS, flow) for v in halves], -1
+        )
         plus, minus = o_BHTe.chunk(2, 1)
-        one, two = ((q * k).sum().exp() for q, k in ((self.lambda_q1, self.lambda_k1), (self.lambda_q2, self.lambda_k2)))
+        one, two = (
+            (q * k).sum().exp() for q, k in ((self.lambda_q1, self.lambda_k1), (self.lambda_q2, self.lambda_k2))
+        )
         difference = rms(plus - (one - two + self.first) * minus, self.spec.qk_norm_eps or 1e-6)
         return (difference * (1 - self.first)).to(q_BHTd.dtype)
 

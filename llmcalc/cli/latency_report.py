@@ -81,8 +81,9 @@ def headline(model: Model, found: Latency, likely: Expected | None) -> list[str]
     """The answer in a few lines."""
     step, number = found.decode, found.sizes.number
     devices = found.reader.ranks.tp * found.reader.ranks.pp
+    what = "sequence" if number == 1 else "sequences"
     lines = [
-        f"{model.provenance.name} · {number:,} sequence{"" if number == 1 else "s"} of {found.sizes.tokens // number:,} tokens · "
+        f"{model.provenance.name} · {number:,} {what} of {found.sizes.tokens // number:,} tokens · "
         f"{devices} x {found.device.name}",
         f"a decode step takes at least {show_seconds(step.seconds_at_least)}, bound by {step.bound}: "
         f"{step.read_bytes:,} bytes = {show_bytes(step.read_bytes)} read at {show_bandwidth(found.device.bandwidth())}",

@@ -89,7 +89,10 @@ def test_cached_passes_equal_one_full_pass(slug: str, dtype: torch.dtype, limit:
     states = picture(UNLIKE[slug], 2, dtype)
     full = model(tokens, source_BSD=states)
     held = model.allocate(2, 26, source=image(UNLIKE[slug]))
-    pieces = [model(tokens[:, low:high], held, source_BSD=None if low else states) for low, high in ((0, 5), (5, 16), *((i, i + 1) for i in range(16, 26)))]
+    pieces = [
+        model(tokens[:, low:high], held, source_BSD=None if low else states)
+        for low, high in ((0, 5), (5, 16), *((i, i + 1) for i in range(16, 26)))
+    ]
     assert relative(torch.cat(pieces, 1), full) < limit
 
 
