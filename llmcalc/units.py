@@ -11,7 +11,7 @@ DECIMAL: Final = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10
 BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 LARGEST: Final = 2**53
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kKMGTP]i?)?(B)?\s*")
+_SIZE = re.compile(r"\s*(\d{1,40}(?:\.\d{1,40})?(?:[eE]\+?\d{1,4})?)\s*([kKMGTP]i?)?(B)?\s*")
 
 
 def _scaled(text: str, number: str, factor: int) -> int:
@@ -110,7 +110,7 @@ def words(name: str) -> str:
 
 def parse_count(text: str, name: str) -> int:
     """A count that may be written short: ``70e9``, ``70B`` or ``70G`` (70e9), ``350M``, ``1.4T``."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kKMGBT]?)\s*", text)
+    match = re.fullmatch(r"\s*(\d{1,40}(?:\.\d{1,40})?(?:[eE]\+?\d{1,4})?)\s*([kKMGBT]?)\s*", text)
     if match is None:
         raise InvalidInputError(f"--{name} is {text!r}, expected a count", "write it like 70e9, 70B or 1.4T")
     number, letter = match.groups()
@@ -120,7 +120,7 @@ def parse_count(text: str, name: str) -> int:
 def parse_rate(text: str, name: str, units: tuple[str, ...]) -> float:
     """A rate per second, decimal: ``989e12``, or with one of the units, ``989TFLOP/s``, ``2039GB/s``."""
     known = "|".join(re.escape(unit) for unit in units)
-    match = re.fullmatch(rf"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*(?:([kKMGTP]?)({known}))?\s*", text)
+    match = re.fullmatch(rf"\s*(\d{{1,40}}(?:\.\d{{1,40}})?(?:[eE]\+?\d{{1,4}})?)\s*(?:([kKMGTP]?)({known}))?\s*", text)
     value = float(match.group(1)) * DECIMAL[match.group(2) or ""] if match else 0.0
     if not 0 < value < float("inf"):
         raise InvalidInputError(

@@ -39,7 +39,7 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
 
 
 class XIelu(nn.Module):
-    """Apertus' activation: a parabola above zero, an exponential below, each with a learned slope (arXiv:2411.13010)."""
+    """Apertus' activation: a parabola above zero, an exponential below, learned slopes for both (arXiv:2411.13010)."""
 
     NAMES = ("alpha_p", "alpha_n", "beta", "eps")
 

@@ -34,7 +34,7 @@ class NormedAttention(Attention):
 
 
 class DifferentialAttention(Attention):
-    """Heads in pairs: the second's map, times lambda, is taken from the first's; both gather the values of two heads."""
+    """Heads in pairs: lambda times the second's map is taken from the first's; both gather the values of two heads."""
 
     OWN = frozenset(f"lambda_{name}" for name in ("q1", "k1", "q2", "k2"))
 

@@ -5,6 +5,7 @@ Legend: P price of a device and hour, D devices, B requests at once, T tokens of
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from math import ceil, isfinite
 from typing import NamedTuple
@@ -61,7 +62,9 @@ def break_even(expense: str, saving: str) -> int:
 
 def _money(name: str, text: str) -> Fraction:
     try:
-        value = Fraction(text.replace(",", "").replace("_", ""))
+        if not re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?", text.strip()):
+            raise ValueError(text)
+        value = Fraction(text.strip())
     except (ValueError, ZeroDivisionError):
         raise InvalidInputError(
             f"--{name} {text!r}: expected a number of dollars", "write it like 100000 or 0.01"

@@ -188,7 +188,8 @@ class Reader:
         touched = max(0, weight.active - zero) * share.copies // weight.copies
         local = share.copies / self.ranks.ep
         distinct = local * (1 - (1 - weight.active / (weight.copies + zero)) ** tokens)
-        return -(-touched // self.ranks.ep) * item.one, round(distinct * item.one)
+        least = -(-touched // self.ranks.ep) * item.one
+        return least, max(least, round(distinct * item.one))
 
     def _tied_heads(self, work: dict[tuple[StackName, Weight], int]) -> dict[str, int]:
         """Tables that are the output head too, with the head's operations: read whole, once, through the head."""

@@ -14,6 +14,7 @@ from llmcalc.arch.names import Group, Stored, groups
 from llmcalc.arch.stored import TYPES
 from llmcalc.calc.headers import Header
 from llmcalc.calc.inputs import Described, architecture_of
+from llmcalc.errors import InvalidInputError
 
 
 class Tensor(NamedTuple):
@@ -78,12 +79,27 @@ def verify(architecture: Architecture | Described, headers: Iterable[Header], di
     )
 
 
+# A file stacks its experts or names each of them: a config that speaks of many more than there are tensors is wrong.
+MOST_NAMES: Final = 2_000_000
+
+
+def _check_experts(architecture: Architecture, tensors: int) -> None:
+    """Refuse a config whose list of names is past all measure beside the file's own.
+
+    Raises: InvalidInputError.
+    """
+    names = sum(p.blocks * p.weight.copies for p in architecture.weights)
+    if names > max(MOST_NAMES, 4 * tensors):
+        raise InvalidInputError(f"the config speaks of {names:,} tensors, the headers hold {tensors:,}")
+
+
 class _Check:
     """One comparison under way."""
 
     def __init__(self, architecture: Architecture, found: dict[str, Header], dialect: str) -> None:
         self.found = found
         self.ties = architecture.ties
+        _check_experts(architecture, len(found))
         self.groups = list(groups(architecture, dialect))
         self.spelled = _Spelled(self.groups, found)
         self.heads = [g for g in self.groups if g.apart and any(self.hits(s) for s in g.spellings)]

@@ -14,6 +14,7 @@ from llmcalc.cli import options as opt
 from llmcalc.cli import rank_options as rank
 from llmcalc.cli.capacity_report import report
 from llmcalc.cli.output import Form, emit
+from llmcalc.cli.priced import priced
 from llmcalc.hardware.catalogue import describe
 from llmcalc.loading import load
 
@@ -87,7 +88,7 @@ def verb(
     form.check()
     named = any(value is not None for value in (gpu, memory, bandwidth, peak, link))
     device = describe(gpu, memory=memory, bandwidth=bandwidth, peak=peak, link=link) if named else None
-    found = load(model, source=source, as_family=as_family, overrides=opt.overrides(settings))
+    found = priced(load(model, source=source, as_family=as_family, overrides=opt.overrides(settings)), weights)
     asked = Asked(tokens, batch, cache, engine, rank.ranks(gpus, tp, pp, ep, dp), block_size, max_batched_tokens,
                   encoder_tokens, image_tokens, shared_prefix)  # fmt: skip
     limits = Limits(utilization, cache_memory, weight_memory, activation, overhead)

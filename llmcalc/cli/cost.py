@@ -12,6 +12,7 @@ from llmcalc.cli import device_options as dev
 from llmcalc.cli import options as opt
 from llmcalc.cli import rank_options as rank
 from llmcalc.cli.output import Form, emit, model_block
+from llmcalc.cli.priced import priced
 from llmcalc.errors import InvalidInputError
 from llmcalc.loading import Model, load
 from llmcalc.report.report import Cell, Column, Report, Table
@@ -70,7 +71,7 @@ def verb(
     if price is not None and basis == "measured":
         money = measured(price, tokens_per_second, seconds, devices, batch, generated, first)
     elif price is not None and model is not None:
-        found = load(model, source=source, as_family=as_family, overrides=opt.overrides(settings))
+        found = priced(load(model, source=source, as_family=as_family, overrides=opt.overrides(settings)), weights)
         answer = latency(
             found.architecture, dev.described(gpu, memory, bandwidth, peak, link), first, batch, prompt=first,
             output=generated, weights=weights, cache=cache, ranks=ranks,

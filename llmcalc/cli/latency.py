@@ -13,6 +13,7 @@ from llmcalc.cli import options as opt
 from llmcalc.cli import rank_options as rank
 from llmcalc.cli.latency_report import report, thumb
 from llmcalc.cli.output import Form, emit
+from llmcalc.cli.priced import priced
 from llmcalc.loading import load
 
 app = opt.verb_app()
@@ -85,7 +86,7 @@ def verb(
     if model is None:
         emit(thumb(params or 0, device, ranks, inputs), form)
         return
-    found = load(model, source=source, as_family=as_family, overrides=opt.overrides(settings))
+    found = priced(load(model, source=source, as_family=as_family, overrides=opt.overrides(settings)), weights)
     answer = latency(
         found.architecture, device, tokens, batch, prompt=prompt, output=generated, weights=weights,
         group_size=group_size, cache=cache, ranks=ranks, mla="expanded" if mla == "expanded" else "absorbed",

@@ -59,7 +59,7 @@ def local_path() -> Path:
     return Path(base).expanduser() / "llmcalc" / "calibrations.json"
 
 
-def read(text: str, where: str, origin: str = "published") -> tuple[Calibration, ...]:
+def read(text: str | bytes, where: str, origin: str = "published") -> tuple[Calibration, ...]:
     """The calibrations of a document.
 
     Raises: MalformedConfigError.
@@ -76,6 +76,8 @@ def read(text: str, where: str, origin: str = "published") -> tuple[Calibration,
 def _row(row: dict[str, Any], origin: str) -> Calibration:
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     found = Calibration(**{**fields, "origin": origin})
+    if not all(isinstance(value, tuple) for value in (found.models, found.sources, found.shapes)):
+        raise ValueError(f"{found.device}: models, sources and shapes are lists")
     if not (found.overhead_seconds >= 0 and 0 < found.efficiency <= 1 and found.bandwidth_bytes_per_second > 0):
         raise ValueError(f"{found.device}: {found.overhead_seconds} s a layer, efficiency {found.efficiency}")
     return found
@@ -84,7 +86,7 @@ def _row(row: dict[str, Any], origin: str) -> Calibration:
 def known() -> tuple[Calibration, ...]:
     """Those of this machine first, then those of the package."""
     path = local_path()
-    local = read(path.read_text("utf-8"), str(path), "measured here") if path.is_file() else ()
+    local = read(path.read_bytes(), str(path), "measured here") if path.is_file() else ()
     return (*local, *_shipped())
 
 

@@ -75,7 +75,7 @@ ROWS: Final = (
 )  # fmt: skip
 FORMATS: Final = {row.name: row for row in ROWS}
 ALIASES: Final = {
-    "f32": "fp32", "float32": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16",
+    "f32": "fp32", "float32": "fp32", "f16": "fp16", "float16": "fp16", "half": "fp16", "bfloat16": "bf16",
     "fp8-tensor": "fp8", "fp8_e4m3": "fp8", "e4m3": "fp8", "fp8_block": "fp8-block", "fp8_channel": "fp8-channel",
     "bnb-nf4": "nf4", "bnb-fp4": "fp4", "nf4_dq": "nf4-dq", "gptq-4bit": "gptq", "gptq-int4": "gptq",
 }  # fmt: skip

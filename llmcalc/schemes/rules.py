@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import translate
 from typing import Final, Literal
 
+from llmcalc.errors import InvalidInputError
+
 Dialect = Literal["transformers", "compressed-tensors", "wildcard"]
 
 # A key ends where a name does, or at a dot: "mlp.gate" is not "mlp.gate_proj".
@@ -86,12 +88,28 @@ def _expression(pattern: str, dialect: Dialect) -> str:
     return re.escape(pattern) + r"\Z"
 
 
+LONGEST: Final = 512
+# What backtracks without end on a long name: a repeated group that repeats inside, or many repetitions of anything.
+_NESTED: Final = re.compile(r"\([^()]*[*+}][^()]*\)[*+{]")
+MOST_REPEATS: Final = 6
+
+
 def _valid(source: str) -> str:
-    """A regular expression as written, or its characters where it is none (``*.gate``)."""
+    """A regular expression as written, or its characters where it is none (``*.gate``).
+
+    Raises: InvalidInputError for one that could run without end or that is no pattern of a sane size.
+    """
+    if len(source) > LONGEST or _NESTED.search(source) or len(re.findall(r"(?<!\\)[*+]", source)) > MOST_REPEATS:
+        raise InvalidInputError(
+            f"quantization_config: the pattern {source!r:.60} is too involved to be matched against names safely",
+            "name the modules, or use fewer repetitions",
+        )
     try:
         re.compile(source)
     except re.error:
         return re.escape(source)
+    except (OverflowError, RecursionError, MemoryError):
+        raise InvalidInputError(f"quantization_config: {source!r:.60} is not a pattern that can be used") from None
     return source
 
 

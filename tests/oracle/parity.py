@@ -39,56 +39,44 @@ class Case:
     image: int = 0  # states of an image that the decoder is given
 
 
+# Names of matrices whose outputs meet in the scores.
+SCORING = (
+    "q_proj", "k_proj", "q_b_proj", "query", "qkv", "kv_b_proj", "c_attn", "Wqkv", "Wq.", "Wk.", ".q.", ".k.",
+)  # fmt: skip
+TABLES = ("wte", "shared", "word_embeddings")
+STORED = ("correction", "expert_bias", "layer_scalar")  # buffers of a file that are not computed from its config
+
+
+def matrix(name: str, tensor: Tensor, noise: Tensor, *, rows_first: bool) -> None:
+    """Random numbers that keep the magnitude of what goes through; larger ones for queries and keys."""
+    if any("embed" in part or part in TABLES for part in name.rsplit(".", 2)[-2:]):
+        tensor.copy_(noise)
+    else:
+        tensor.copy_(noise * 0.7 * (tensor.shape[-2] if rows_first else tensor.shape[-1]) ** -0.5)
+    if any(mark in name for mark in SCORING):
+        tensor.mul_(2.0)
+
+
+@torch.no_grad()
 def perturbed(model: torch.nn.Module) -> None:
     """Move every parameter and every learned buffer; matrices of queries and keys become larger ones."""
     generator = torch.Generator().manual_seed(1)
-
-    def noise(tensor: Tensor) -> Tensor:
-        return torch.randn(tensor.shape, generator=generator)
-
-    learned = ("correction", "expert_bias", "layer_scalar")  # buffers of a file that are not computed from its config
-    buffers = ((name, b) for name, b in model.named_buffers() if any(mark in name for mark in learned))
-    tensors = [*model.named_parameters(), *buffers]
-    with torch.no_grad():
-        for name, tensor in tensors:
-            if not tensor.is_floating_point():
-                continue
-            leaf = name.rsplit(".", 2)[-2:]
-            if tensor.dim() >= 2 and not any(mark in name for mark in ("A_log", "time_mix", "norm")):
-                rows_first = (tensor.dim() == 3 and "experts" in name) or type(model).__name__.startswith("GPT2")
-                fan = tensor.shape[-2] if rows_first else tensor.shape[-1]
-                scale = (
-                    1.0
-                    if any("embed" in part or part in ("wte", "shared", "word_embeddings") for part in leaf)
-                    else 0.7
-                )
-                tensor.copy_(noise(tensor) * scale * (1 if scale == 1.0 else fan**-0.5))
-                if any(
-                    mark in name
-                    for mark in (
-                        "q_proj",
-                        "k_proj",
-                        "q_b_proj",
-                        "query",
-                        "qkv",
-                        "kv_b_proj",
-                        "c_attn",
-                        "Wqkv",
-                        "Wq.",
-                        "Wk.",
-                        ".q.",
-                        ".k.",
-                    )
-                ):
-                    tensor.mul_(2.0)
-            elif name.endswith("self_attn.A"):
-                tensor.copy_(noise(tensor).sign())  # or keys would weigh the same but for rounding (Doge)
-            elif "sinks" in name or "correction" in name or "expert_bias" in name:
-                tensor.copy_(noise(tensor) * 0.5)
-            else:
-                tensor.add_(noise(tensor) * 0.2)
-                if re.search(r"(q|k|query|key)_(layer)?norm", name):
-                    tensor.add_(0.5)
+    buffers = ((name, b) for name, b in model.named_buffers() if any(mark in name for mark in STORED))
+    for name, tensor in (*model.named_parameters(), *buffers):
+        if not tensor.is_floating_point():
+            continue
+        noise = torch.randn(tensor.shape, generator=generator)
+        if tensor.dim() >= 2 and not any(mark in name for mark in ("A_log", "time_mix", "norm")):
+            stacked = tensor.dim() == 3 and "experts" in name
+            matrix(name, tensor, noise, rows_first=stacked or type(model).__name__.startswith("GPT2"))
+        elif name.endswith("self_attn.A"):
+            tensor.copy_(noise.sign())  # or keys would weigh the same but for rounding (Doge)
+        elif "sinks" in name or "correction" in name or "expert_bias" in name:
+            tensor.copy_(noise * 0.5)
+        else:
+            tensor.add_(noise * 0.2)
+            if re.search(r"(q|k|query|key)_(layer)?norm", name):
+                tensor.add_(0.5)
 
 
 def independent(case: Case, folder: Path) -> tuple[torch.nn.Module, dict[str, object]]:

@@ -37,7 +37,7 @@ ATTENDING = [
 def counted(
     model: Decoder, tokens: torch.Tensor, cache: Cache | None = None, states: torch.Tensor | None = None
 ) -> int:
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False) as counter:
         model(tokens, cache, source_BSD=states)
     return counter.get_total_flops()
 
@@ -55,6 +55,7 @@ def estimate(slug: str, small: Architecture, tokens: int, phase: Literal["prefil
 
 
 @pytest.mark.parametrize("slug", UNLIKE)
+@torch.no_grad()
 def test_flops(slug: str) -> None:
     small = UNLIKE[slug]
     model, tokens = Decoder(small).eval(), torch.randint(0, 61, (1, TOKENS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_chunks_and_neighbours_change_nothing(name: str) -> None:
 def test_greedy_tokens_of_transformers(tmp_path: Path) -> None:
     model, config = independent(CASES["qwen3"], tmp_path)
     ours = load(Decoder(read_config(config)).eval(), tmp_path)
-    prompt = tokens(config, 12, 1)
+    prompt = tokens(config, replace(CASES["qwen3"], length=12), 1)
     expected = model.generate(prompt, max_new_tokens=10, do_sample=False, eos_token_id=None, pad_token_id=0)[0, 12:]
     assert generate(ours, prompt.tolist(), 10)[0] == expected.tolist()
 
