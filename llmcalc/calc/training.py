@@ -117,7 +117,7 @@ def training(architecture: Architecture, found: Sequence[Product], trained: Trai
     """The step around a forward pass.
 
     Gradients of inputs are counted in every product above the lowest block that has something to train, and in the
-    whole of that block. ``selective`` computes attention again, ``full`` every layer.
+    whole of that block. ``selective`` computes attention again, ``full`` every layer with its adapters.
     Raises: InvalidInputError where nothing fits.
     """
     lowest = _lowest(architecture, trained)
@@ -129,7 +129,9 @@ def training(architecture: Architecture, found: Sequence[Product], trained: Trai
         gradients = 2 * flowing if item.weight is None else flowing + (own and not trained.rank)
         trainees.append(Trainee(item, gradients, adapter))
     again = {"none": (), "selective": ("attention",), "full": ("matmul", "attention", "scan")}[recompute]
-    once_more = sum(item.value for item in found if item.layered and item.group in again)
+    once_more = sum(
+        each.product.value + each.adapter for each in trainees if each.product.layered and each.product.group in again
+    )
     return Training(tuple(trainees), once_more)
 
 

@@ -54,6 +54,14 @@ def test_adapters_have_gradients_and_their_bases_pass_them_on() -> None:
     assert step.model_flops == 4 * (LAYERS + HEAD) * tokens + 6 * adapters * tokens + 3 * attention
 
 
+def test_layers_computed_again_compute_their_adapters_again() -> None:
+    trained, forward = Trained(("q_proj", "v_proj"), 16), flops(LLAMA, 1000, logits="all")
+    step = flops(LLAMA, 1000, phase="train", trained=trained, recompute="full").training
+
+    assert step is not None
+    assert step.recompute_flops == forward.forward_flops - forward.lm_head_flops + step.adapter_flops
+
+
 def test_a_trained_head_alone() -> None:
     step = flops(LLAMA, 100, phase="train", trained=Trained(("lm_head",))).training
 
