@@ -8,12 +8,16 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from math import ceil, isfinite
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from llmcalc.errors import InvalidInputError
 
 HOUR = 3600
 MILLION = 10**6
+# Bounded: 1e999999999 would be written out in full.
+_DOLLARS: Final = re.compile(
+    r"-?([0-9]{1,30}|[0-9]{1,3}([,_][0-9]{3}){1,10})?(\.[0-9]{0,30})?(?<=[0-9.])([eE][+-]?[0-9]{1,2})?"
+)
 
 
 class Cost(NamedTuple):
@@ -62,9 +66,9 @@ def break_even(expense: str, saving: str) -> int:
 
 def _money(name: str, text: str) -> Fraction:
     try:
-        if not re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?", text.strip()):
+        if not _DOLLARS.fullmatch(text.strip()):
             raise ValueError(text)
-        value = Fraction(text.strip())
+        value = Fraction(text.strip().replace(",", "").replace("_", ""))
     except (ValueError, ZeroDivisionError):
         raise InvalidInputError(
             f"--{name} {text!r}: expected a number of dollars", "write it like 100000 or 0.01"

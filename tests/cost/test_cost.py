@@ -17,6 +17,8 @@ Run = Callable[..., "CompletedProcess[str]"]
 def test_textbook() -> None:
     assert break_even("100000", "0.01") == 10_000_000
     assert break_even("100,000", "0.03") == 3_333_334
+    assert break_even("1_000_000.50", " .5 ") == 2_000_001
+    assert break_even("1e5", "1e-2") == 10_000_000
 
 
 def test_a_request() -> None:
@@ -33,7 +35,21 @@ def test_a_rate() -> None:
     assert found.usd_per_request == pytest.approx(found.usd_per_million_output_tokens * 500 / 1e6)
 
 
-@pytest.mark.parametrize(("expense", "saving"), [("1", "0"), ("1", "-1"), ("-1", "1"), ("x", "1"), ("1", "nan")])
+@pytest.mark.parametrize(
+    ("expense", "saving"),
+    [
+        ("1", "0"),
+        ("1", "-1"),
+        ("-1", "1"),
+        ("x", "1"),
+        ("1", "nan"),
+        ("1,00", "1"),
+        (".", "1"),
+        ("", "1"),
+        ("1e999999999", "1"),
+        ("1", "1" * 99),
+    ],
+)
 def test_refusals(expense: str, saving: str) -> None:
     with pytest.raises(InvalidInputError):
         break_even(expense, saving)
