@@ -32,6 +32,8 @@ class _Reader:
         left_out = value is None or ctx.get_parameter_source(param.name).name == "DEFAULT"
         if (param.required and value is None) or not (left_out or self._readable(value)):
             return self.usual(ctx, value)
+        if value is None and param.multiple:
+            value = ()
         found = value if left_out or self.read is None else self.read(value)
         return found if param.callback is None else param.callback(ctx, param, found)
 
