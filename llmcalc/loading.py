@@ -25,6 +25,11 @@ class Model:
     tensors: tuple[Tensor, ...] | None = None
 
     @property
+    def dialect(self) -> str:
+        """Whose names the tensors have: ``gguf`` for llama.cpp's, else empty."""
+        return "gguf" if self.provenance.source == "gguf" else ""
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Everything that finding and reading it brought up."""
         return self.architecture.warnings

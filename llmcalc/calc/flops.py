@@ -12,12 +12,12 @@ from llmcalc.arch.mixing import Convention, Counting, LatentForm, ScanForm
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.inputs import Described, architecture_of, whole
 from llmcalc.calc.params import params
-from llmcalc.calc.passes import Group, Logits, Pass, Product, Share, products, stack_products
+from llmcalc.calc.passes import Group, Logits, Pass, Product, Share, by_kind, products, stack_products
 from llmcalc.calc.sizing import Sequences, sequences
 from llmcalc.calc.training import ALL, Recompute, Trained, Training, training
 from llmcalc.engines.counted import library
 from llmcalc.errors import InvalidInputError, UnsupportedLayerError
-from llmcalc.figure import Factor, Figure, total
+from llmcalc.figure import Figure, total
 
 Phase = Literal["prefill", "decode", "train"]
 GROWTH = (1_000, 8_000, 128_000, 1_000_000)
@@ -192,18 +192,8 @@ class FlopCount:
         """The forward pass, and in training the whole, term by term."""
         if self.training:
             return self.training.figure
-        return tree("forward pass", self.products)
-
-
-def tree(name: str, found: Sequence[Product], times: tuple[Factor, ...] = ()) -> Figure:
-    """Products by the kind of their layer, each with its factors."""
-    kinds: dict[tuple[str, str], list[Figure]] = {}
-    for product in found:
-        kinds.setdefault((product.stack, product.kind), []).append(product.figure(times))
-    parts = tuple(
-        total(f"{stack}: {kind}".replace("_", " "), "FLOP", tuple(own)) for (stack, kind), own in kinds.items()
-    )
-    return total(name, "FLOP", parts, SOURCE, (NOT_COUNTED,))
+        parts = by_kind((product, product.figure()) for product in self.products)
+        return total("forward pass", "FLOP", parts, SOURCE, (NOT_COUNTED,))
 
 
 def flops(

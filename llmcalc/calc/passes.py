@@ -5,7 +5,7 @@ Legend: P numbers that one position multiplies, N positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Literal, NamedTuple
 
@@ -13,7 +13,7 @@ from llmcalc.arch.base import Scope, Spec, Step, Weight
 from llmcalc.arch.mixing import Counting, Term
 from llmcalc.arch.model import Architecture, Layer, Stack, StackName
 from llmcalc.errors import UnsupportedLayerError
-from llmcalc.figure import Factor, Figure, product
+from llmcalc.figure import Factor, Figure, product, total
 
 Group = Literal["matmul", "attention", "scan"]
 Logits = Literal["last", "all"]
@@ -51,7 +51,7 @@ class Product(NamedTuple):
 
     def figure(self, times: tuple[Factor, ...] = ()) -> Figure:
         """The product with its factors; ``times``: what multiplies it beside them."""
-        layers = (Factor("calls" if self.calls > 1 else "call", self.calls, "L"),) if self.calls > 1 else ()
+        layers = (Factor("calls", self.calls, "L"),) if self.calls > 1 else ()
         if self.term is not None:
             each = (Factor(name, size, "2" if not name else "") for name, size in self.term.each)
             return product(
@@ -64,6 +64,16 @@ class Product(NamedTuple):
         )
         factors = (*times, Factor("", 2, "2"), *layers, *experts, *sizes, Factor("positions", self.amount, "N"))
         return product(self.name, "FLOP", factors)
+
+
+def by_kind(figures: Iterable[tuple[Product, Figure]]) -> tuple[Figure, ...]:
+    """Figures of products, together for each stack and kind of layer."""
+    kinds: dict[tuple[str, str], list[Figure]] = {}
+    for item, figure in figures:
+        kinds.setdefault((item.stack, item.kind), []).append(figure)
+    return tuple(
+        total(f"{stack}: {kind}".replace("_", " "), "FLOP", tuple(own)) for (stack, kind), own in kinds.items()
+    )
 
 
 class Share(NamedTuple):

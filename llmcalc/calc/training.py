@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 from typing import Literal, NamedTuple
 
 from llmcalc.arch.model import Architecture
-from llmcalc.calc.passes import Group, Product
+from llmcalc.calc.passes import Group, Product, by_kind
 from llmcalc.errors import InvalidInputError
 from llmcalc.figure import Factor, Figure, product, total
 
@@ -102,12 +102,7 @@ class Training(NamedTuple):
     @property
     def figure(self) -> Figure:
         """The step, term by term."""
-        kinds: dict[tuple[str, str], list[Figure]] = {}
-        for trainee in self.trainees:
-            kinds.setdefault((trainee.product.stack, trainee.product.kind), []).append(trainee.figure)
-        parts = [
-            total(f"{stack}: {kind}".replace("_", " "), "FLOP", tuple(own)) for (stack, kind), own in kinds.items()
-        ]
+        parts = [*by_kind((trainee.product, trainee.figure) for trainee in self.trainees)]
         if self.recompute_flops:
             parts.append(product("computed again", "FLOP", (Factor("computed again", self.recompute_flops, "R"),)))
         return total("training step", "FLOP", tuple(parts), "arXiv:2205.05198, appendix A")

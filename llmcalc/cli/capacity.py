@@ -85,7 +85,6 @@ def verb(
 ) -> None:
     """How many sequences fit, what is the longest context, how many devices, and how many users?"""
     form = Form(as_json, csv, markdown, output, force, explain)
-    form.check()
     named = any(value is not None for value in (gpu, memory, bandwidth, peak, link))
     device = describe(gpu, memory=memory, bandwidth=bandwidth, peak=peak, link=link) if named else None
     found = priced(load(model, source=source, as_family=as_family, overrides=opt.overrides(settings)), weights)

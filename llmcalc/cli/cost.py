@@ -63,7 +63,6 @@ def verb(
 ) -> None:
     """What does a request cost, and a million tokens; when has an expense paid for itself?"""
     form = Form(as_json, csv, markdown, output, force, explain)
-    form.check()
     evens = even(expense, saving)
     ranks, first = rank.ranks(gpus, tp, pp, ep, 1), prompt or tokens
     found, money, devices = None, None, ranks.tp * ranks.pp

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +25,10 @@ def _rate(name: str, units: tuple[str, ...]) -> Callable[[str], float]:
     return read
 
 
+def _rated(name: str, units: tuple[str, ...], text: str) -> Any:
+    return typer.Option(f"--{name}", parser=_rate(name, units), metavar="RATE", help=text, rich_help_panel=DEVICE)
+
+
 def _size(text: str | int) -> int:
     try:
         return parse_size(str(text))
@@ -42,27 +46,9 @@ Memory = Annotated[
     int | None,
     typer.Option("--memory", parser=_size, metavar="SIZE", help="Of one device: 80GiB.", rich_help_panel=DEVICE),
 ]
-Bandwidth = Annotated[
-    float | None,
-    typer.Option(
-        "--bandwidth", parser=_rate("bandwidth", BYTES), metavar="RATE", help="Of its memory: 3350GB/s.",
-        rich_help_panel=DEVICE,
-    ),
-]  # fmt: skip
-Peak = Annotated[
-    float | None,
-    typer.Option(
-        "--peak", parser=_rate("peak", FLOPS), metavar="RATE", help="Dense operations: 989e12, 989TFLOP/s.",
-        rich_help_panel=DEVICE,
-    ),
-]  # fmt: skip
-Link = Annotated[
-    float | None,
-    typer.Option(
-        "--link", parser=_rate("link", BYTES), metavar="RATE", help="To other devices, one way: 450GB/s.",
-        rich_help_panel=DEVICE,
-    ),
-]  # fmt: skip
+Bandwidth = Annotated[float | None, _rated("bandwidth", BYTES, "Of its memory: 3350GB/s.")]
+Peak = Annotated[float | None, _rated("peak", FLOPS, "Dense operations: 989e12, 989TFLOP/s.")]
+Link = Annotated[float | None, _rated("link", BYTES, "To other devices, one way: 450GB/s.")]
 
 
 def described(

@@ -74,7 +74,6 @@ def verb(
 ) -> None:
     """How many operations does a pass take?"""
     form = Form(as_json, csv, markdown, output, force, explain)
-    form.check()
     opt.one_of(model, params)
     asked: dict[str, Any] = {
         "phase": phase, "past": past, "new": new, "convention": convention, "logits": logits, "mla": mla, "scan": scan,

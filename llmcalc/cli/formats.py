@@ -40,7 +40,6 @@ def verb(
 ) -> None:
     """How can weights and caches be stored, and in how many bits?"""
     form = Form(as_json, csv, markdown, output, force)
-    form.check()
     emit(report(name), form)
 
 

@@ -36,7 +36,6 @@ def verb(
 ) -> None:
     """What can the accelerators do, and which of them has this machine?"""
     form = Form(as_json, csv, markdown, output, force)
-    form.check()
     if local and name is not None:
         raise InvalidInputError("--local looks at this machine, NAME at the catalogue", "give one of them")
     emit(here() if local else catalogue() if name is None else one(device(name)), form)

@@ -27,7 +27,6 @@ def verb(
 ) -> None:
     """What is this model? Layer kinds, heads, widths, windows, experts, positions, ties."""
     form = Form(as_json, csv, markdown, output, force, explain)
-    form.check()
     emit(report(load(model, source=source, as_family=as_family, overrides=opt.overrides(settings))), form)
 
 

@@ -58,7 +58,6 @@ def verb(
 ) -> None:
     """How many bytes does each conversation keep?"""
     form = Form(as_json, csv, markdown, output, force, explain)
-    form.check()
     sizes = opt.lengths(lengths, lengths_file, ctx)
     found = load(model, source=source, as_family=as_family, overrides=opt.overrides(settings))
     estimate = kv_cache(

@@ -73,7 +73,6 @@ def verb(
 ) -> None:
     """How fast can it be at best, what limits it, and what to expect?"""
     form = Form(as_json, csv, markdown, output, force, explain)
-    form.check()
     opt.one_of(model, params)
     device, ranks = dev.described(gpu, memory, bandwidth, peak, link), rank.ranks(gpus, tp, pp, ep, dp)
     inputs: dict[str, object] = {

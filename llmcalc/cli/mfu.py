@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from llmcalc.calc.mfu import MEANING, RULES, Utilization, mfu
+from llmcalc.cli import device_options as dev
 from llmcalc.cli import options as opt
 from llmcalc.cli.output import Form, emit, model_block
 from llmcalc.errors import InvalidInputError
@@ -27,7 +28,7 @@ def verb(
     train_tokens: opt.TrainTokens = None,
     seconds: Annotated[float | None, typer.Option("--seconds", metavar="S", help="Taken by --train-tokens.")] = None,
     tokens: opt.Tokens = 4096,
-    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="An accelerator of the catalogue.")] = None,
+    gpu: dev.Gpu = None,
     gpus: Annotated[int, typer.Option("--gpus", parser=opt.whole("gpus", 1, 2**24), metavar="N", help="How many.")] = 1,
     peak: Annotated[str | None, typer.Option("--peak", metavar="RATE", help="Dense peak of one, like 989e12.")] = None,
     peak_dtype: Annotated[
@@ -50,7 +51,6 @@ def verb(
 ) -> None:
     """What share of the peak does a measured rate of training reach?"""
     form = Form(as_json, csv, markdown, output, force, explain)
-    form.check()
     opt.one_of(model, params)
     found = model and load(model, source=source, as_family=as_family, overrides=opt.overrides(settings))
     rate = rate_of(tokens_per_second, train_tokens, seconds)

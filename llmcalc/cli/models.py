@@ -28,7 +28,6 @@ def verb(
 ) -> None:
     """What does the catalogue hold?"""
     form = Form(as_json, csv, markdown, output, force)
-    form.check()
     emit(report(name), form)
 
 

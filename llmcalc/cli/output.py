@@ -7,8 +7,8 @@ import stat
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import typer
 
@@ -18,8 +18,12 @@ from llmcalc.report.report import Report
 from llmcalc.sources.raw import Provenance
 
 
-class Form(NamedTuple):
-    """How a report is wanted."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a report is wanted: at most one form; a file that cannot be written is refused before anything is computed.
+
+    Raises: typer.BadParameter, and as the file's own errors say.
+    """
 
     json: bool = False
     csv: bool = False
@@ -33,8 +37,7 @@ class Form(NamedTuple):
         """The file to write; None for standard output, which ``-`` means too."""
         return None if self.output is None or str(self.output) in ("-", "/dev/stdout") else self.output
 
-    def check(self) -> None:
-        """At most one form; a file that cannot be written is refused before anything is computed."""
+    def __post_init__(self) -> None:
         if self.json + self.csv + self.markdown > 1:
             raise typer.BadParameter("--json, --csv and --markdown exclude each other")
         if self.file is not None:

@@ -30,7 +30,6 @@ def verb(
 ) -> None:
     """How many parameters, and where?"""
     form = Form(as_json, csv, markdown, output, force, explain)
-    form.check()
     found = load(model, source=source, as_family=as_family, overrides=opt.overrides(settings))
     emit(report(found, params(found.architecture)), form)
 

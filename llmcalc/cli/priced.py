@@ -19,16 +19,15 @@ def priced(found: Model, stored: str) -> Model:
     # Imported here: most calls have no headers.
     from llmcalc.calc.weights_of_headers import weights_of_headers
 
-    dialect = "gguf" if found.provenance.source == "gguf" else ""
     try:
-        held = weights_of_headers(found.architecture, found.tensors, dialect).total_bytes
+        held = weights_of_headers(found.architecture, found.tensors, found.dialect).total_bytes
         config = weights(found.architecture, stored).total_bytes
-        text = f"the checkpoint's own headers hold {held:,} bytes of weights; priced here are the config's {config:,}"
     except LlmcalcError as error:
-        held, config = 0, 1
         text = f"the weights are priced by the config: the checkpoint's own headers give no bytes ({error})"
-    if held == config:
-        return found
-    text = f"{text}: name the stored format with --weights"
-    architecture = replace(found.architecture, warnings=(*found.architecture.warnings, text))
+    else:
+        if held == config:
+            return found
+        text = f"the checkpoint's own headers hold {held:,} bytes of weights; priced here are the config's {config:,}"
+    told = (*found.warnings, f"{text}: name the stored format with --weights")
+    architecture = replace(found.architecture, warnings=told)
     return replace(found, architecture=architecture)

@@ -32,11 +32,9 @@ def verb(
 ) -> None:
     """Do these figures agree with this checkpoint's own tensor headers?"""
     form = Form(as_json, csv, markdown, output, force)
-    form.check()
     changed = opt.overrides(settings)
     found = load(model, source=source, as_family=as_family, overrides=changed, headers=True)
-    dialect = "gguf" if found.provenance.source == "gguf" else ""
-    held = verify(found.architecture, found.tensors or (), dialect)
+    held = verify(found.architecture, found.tensors or (), found.dialect)
     emit(report(found, held), form)
     if check and not held.agrees:
         raise typer.Exit(3)

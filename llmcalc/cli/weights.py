@@ -47,7 +47,6 @@ def verb(
 ) -> None:
     """How many bytes are the weights in this format?"""
     form = Form(as_json, csv, markdown, output, force, explain)
-    form.check()
     opt.one_of(model, params)
     inputs: dict[str, object] = {
         "weights": stored, "group_size": group_size, "tp": tp, "pp": pp, "ep": ep, "dp": dp, "params": params,
@@ -72,8 +71,7 @@ def counted(model: Model, stored: str, group_size: int | None, ranks: Ranks, *, 
     # Imported here: most calls have no headers.
     from llmcalc.calc.weights_of_headers import weights_of_headers
 
-    dialect = "gguf" if model.provenance.source == "gguf" else ""
-    return weights_of_headers(model.architecture, model.tensors, dialect, ranks=ranks)
+    return weights_of_headers(model.architecture, model.tensors, model.dialect, ranks=ranks)
 
 
 def report(model: Model, found: WeightBytes, inputs: dict[str, object]) -> Report:
