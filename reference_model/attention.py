@@ -7,16 +7,22 @@ Sources: arXiv:1706.03762, 1911.02150 (MQA), 2305.13245 (GQA), 2309.17453 (sinks
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from llmcalc.arch import base
 from llmcalc.arch.attention import Attention as Spec
 from llmcalc.arch.positions import Alibi, RelativeBias, Rope
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.cache import Flow, Formats, Rows, Slot, Source, seen
+from reference_model.joined import Joined
 from reference_model.norms import Norm, rms
 from reference_model.positions import alibi_bias, buckets, distances, rotate
+
+Sight = Tensor | Literal["all", "causal"]
 
 
 def visible(scope: base.Scope, positions_BT: Tensor, keys_BS: Tensor) -> Tensor:
@@ -39,11 +45,25 @@ def visible(scope: base.Scope, positions_BT: Tensor, keys_BS: Tensor) -> Tensor:
             raise UnsupportedLayerError(f"attention over {other} positions")
 
 
+def sight(scope: base.Scope, flow: Flow, keys_BS: Tensor) -> Sight:
+    """The same as a mask [B, T, S], or in a word where it takes none: every key, or every one up to the query's own."""
+    T, S = flow.new, keys_BS.shape[1]
+    if scope.kind in ("source", "image"):
+        return "all"
+    if flow.level and scope.kind in ("full", "sliding") and (scope.kind == "full" or scope.size >= S):
+        if T == 1:
+            return "all"
+        if T == S:
+            return "causal"
+    key = ("sight", scope, keys_BS.data_ptr(), S)
+    return flow.once(key, lambda: visible(scope, flow.positions_BT, keys_BS))
+
+
 def attend(
     q_BHTd: Tensor,
     k_BGSd: Tensor,
     v_BGSe: Tensor,
-    visible_BTS: Tensor,
+    seen_BTS: Sight,
     *,
     scale: float,
     softcap: float | None = None,
@@ -52,23 +72,45 @@ def attend(
 ) -> Tensor:
     """softmax(q k^T scale + bias) v, a softmax over what is visible and, with a sink, one slot more: [B, H, T, e].
 
-    Query heads of one key head become rows of one product, so keys and values are read once and never repeated.
+    Query heads of one key head become rows of one product, so keys and values are read once and never repeated. What a
+    word says of the mask, and nothing stands beside, goes through torch's own kernels.
     """
     B, H, T, _ = q_BHTd.shape
     G, S = k_BGSd.shape[1:3]
+    if isinstance(seen_BTS, str) and softcap is None and bias_BHTS is None and sinks_H is None:
+        if seen_BTS == "causal":
+            return functional.scaled_dot_product_attention(
+                q_BHTd, k_BGSd, v_BGSe, is_causal=True, scale=scale, enable_gqa=H != G
+            )
+        rows_BGRd = q_BHTd.reshape(B, G, H // G * T, -1)
+        return functional.scaled_dot_product_attention(rows_BGRd, k_BGSd, v_BGSe, scale=scale).reshape(B, H, T, -1)
     q_BGRd = q_BHTd.reshape(B, G, H // G * T, -1)
     scores_BHTS = (q_BGRd @ k_BGSd.mT).view(B, H, T, S) * scale
     if softcap is not None:
         scores_BHTS = softcap * torch.tanh(scores_BHTS / softcap)
     if bias_BHTS is not None:
         scores_BHTS = scores_BHTS + bias_BHTS.to(scores_BHTS.dtype)
-    scores_BHTS = scores_BHTS.masked_fill(~visible_BTS[:, None], torch.finfo(scores_BHTS.dtype).min)
-    if sinks_H is not None:
-        sink_BHT1 = sinks_H[None, :, None, None].expand(B, H, T, 1).to(scores_BHTS.dtype)
-        weights_BHTS = torch.cat([scores_BHTS, sink_BHT1], -1).softmax(-1)[..., :-1]
-    else:
-        weights_BHTS = scores_BHTS.softmax(-1)
+    weights_BHTS = shares(hidden(scores_BHTS, seen_BTS), sinks_H)
     return (weights_BHTS.reshape(B, G, H // G * T, S) @ v_BGSe).view(B, H, T, -1)
+
+
+def hidden(scores_BHTS: Tensor, seen_BTS: Sight) -> Tensor:
+    """Scores with those of keys out of sight at the bottom of the format: [B, H, T, S]."""
+    if isinstance(seen_BTS, str):
+        if seen_BTS == "all":
+            return scores_BHTS
+        T = scores_BHTS.shape[-1]
+        seen_BTS = torch.ones(1, T, T, dtype=torch.bool, device=scores_BHTS.device).tril()
+    return scores_BHTS.masked_fill(~seen_BTS[:, None], torch.finfo(scores_BHTS.dtype).min)
+
+
+def shares(scores_BHTS: Tensor, sinks_H: Tensor | None = None) -> Tensor:
+    """A softmax, with a sink over one slot more that takes its share away: [B, H, T, S]."""
+    if sinks_H is None:
+        return scores_BHTS.softmax(-1)
+    B, H, T, _ = scores_BHTS.shape
+    sink_BHT1 = sinks_H[None, :, None, None].expand(B, H, T, 1).to(scores_BHTS.dtype)
+    return torch.cat([scores_BHTS, sink_BHT1], -1).softmax(-1)[..., :-1]
 
 
 def warmth(temperature: tuple[float, float, int], positions_BT: Tensor) -> Tensor:
@@ -92,6 +134,7 @@ class Attention(nn.Module):
         if spec.scope.kind not in ("full", "sliding", "chunked", "bidirectional", "source", "image"):
             raise UnsupportedLayerError(f"attention over {spec.scope.kind} positions")
         self.spec, self.depth = spec, depth
+        self.joined: Joined | None = None
         D, H, G = spec.hidden_size, spec.num_attention_heads, spec.num_key_value_heads
         d, e, inputs = spec.head_dim, spec.v_head_dim, spec.source_size or spec.hidden_size
         self.q_proj = nn.Linear(D, H * d * (2 if spec.gate == "fused" else 1), spec.q_bias)
@@ -140,7 +183,7 @@ class Attention(nn.Module):
         if not s.qk_norm_after_rope:
             x_BTHd = normed(x_BTHd)
         if isinstance(s.positions, Rope) and not s.cross:
-            x_BTHd = rotate(x_BTHd.transpose(1, 2), s.positions, flow.positions_BT, flow.horizon).transpose(1, 2)
+            x_BTHd = rotate(x_BTHd.transpose(1, 2), s.positions, flow).transpose(1, 2)
         return normed(x_BTHd) if s.qk_norm_after_rope else x_BTHd
 
     def projected(self, part: str, x_BTD: Tensor, flow: Flow) -> Tensor:
@@ -149,14 +192,29 @@ class Attention(nn.Module):
         y_BTF = getattr(self, f"{part}_proj")(x_BTD)
         return y_BTF if added is None else y_BTF + added
 
-    def keys_values(self, x_BTD: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
+    def merge(self) -> None:
+        """Make q, k and v one product, where they read the same."""
+        s = self.spec
+        if s.cache not in ("borrowed", "tied") and not s.cross:
+            self.joined = Joined(self.q_proj, self.k_proj, self.v_proj)
+
+    def queries(self, x_BTD: Tensor, flow: Flow) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Queries as projected [B, T, H d], and keys and values where the same product makes them."""
+        if self.joined is None or flow.adapters is not None:
+            return self.projected("q", x_BTD, flow), ()
+        q, *made = self.joined(x_BTD)
+        return q, tuple(made)
+
+    def keys_values(self, x_BTD: Tensor, flow: Flow, made: tuple[Tensor, ...] = ()) -> tuple[Tensor, Tensor]:
         """Keys [B, T, G, d] and values [B, T, G, e] of the new tokens (or of the source)."""
         s = self.spec
-        raw_BTGd = self.clipped(self.projected("k", x_BTD, flow)).unflatten(-1, (s.num_key_value_heads, s.head_dim))
+        k = made[0] if made else self.projected("k", x_BTD, flow)
+        raw_BTGd = self.clipped(k).unflatten(-1, (s.num_key_value_heads, s.head_dim))
         if s.cache == "tied":
             v_BTGe = raw_BTGd
         else:
-            v_BTGe = self.clipped(self.projected("v", x_BTD, flow)).unflatten(-1, (s.num_key_value_heads, s.v_head_dim))
+            v = made[1] if made else self.projected("v", x_BTD, flow)
+            v_BTGe = self.clipped(v).unflatten(-1, (s.num_key_value_heads, s.v_head_dim))
         if s.v_norm:
             v_BTGe = rms(v_BTGe, s.qk_norm_eps or 1e-6).to(v_BTGe.dtype)
         return self.turned(raw_BTGd, self.k_norm, flow) * s.multipliers[1], v_BTGe
@@ -165,7 +223,9 @@ class Attention(nn.Module):
         """OLMo's clamp."""
         return x if self.spec.clip is None else x.clamp(-self.spec.clip, self.spec.clip)
 
-    def context(self, x_BTD: Tensor, flow: Flow, slot: Slot | None) -> tuple[Tensor, Tensor, Tensor]:
+    def context(
+        self, x_BTD: Tensor, flow: Flow, slot: Slot | None, made: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Keys and values in sight and their positions: [B, S, G, d], [B, S, G, e], [B, S]."""
         s = self.spec
         if s.cache == "borrowed":
@@ -173,7 +233,7 @@ class Attention(nn.Module):
         if s.cross:
             return self.source(flow, slot if isinstance(slot, Source) else None)
         rows = slot if isinstance(slot, tuple) else None
-        (k, v), keys_BS = seen(rows, self.keys_values(x_BTD, flow), flow)  # type: ignore[arg-type]
+        (k, v), keys_BS = seen(rows, self.keys_values(x_BTD, flow, made), flow)  # type: ignore[arg-type]
         flow.kept[flow.depth] = (k, v, keys_BS)
         return k, v, keys_BS
 
@@ -206,13 +266,14 @@ class Attention(nn.Module):
         """[B, T, D] -> [B, T, D]; fills the slot."""
         s = self.spec
         x_BTD = x_BTD * s.multipliers[0]
-        q_BTHd = self.clipped(self.projected("q", x_BTD, flow)).unflatten(-1, (s.num_attention_heads, -1))
+        projected, made = self.queries(x_BTD, flow)
+        q_BTHd = self.clipped(projected).unflatten(-1, (s.num_attention_heads, -1))
         if s.gate == "fused":
             q_BTHd, gate_BTHe = q_BTHd.chunk(2, -1)
         q_BHTd = self.turned(q_BTHd, self.q_norm, flow).transpose(1, 2)
         if s.temperature is not None:
             q_BHTd = q_BHTd * warmth(s.temperature, flow.positions_BT).to(q_BHTd.dtype)
-        o_BTHe = self.mixed(q_BHTd, *self.context(x_BTD, flow, slot), flow).transpose(1, 2)
+        o_BTHe = self.mixed(q_BHTd, *self.context(x_BTD, flow, slot, made), flow).transpose(1, 2)
         if s.gate == "fused":
             o_BTHe = o_BTHe * torch.sigmoid(gate_BTHe)
         elif s.gate != "none":
@@ -227,7 +288,7 @@ class Attention(nn.Module):
         if bias_BHTS is not None and isinstance(s.positions, Alibi) and s.positions.scaled:
             bias_BHTS = bias_BHTS * scale
         return attend(
-            q_BHTd, k_BSGd.transpose(1, 2), v_BSGe.transpose(1, 2), visible(s.scope, flow.positions_BT, keys_BS),
+            q_BHTd, k_BSGd.transpose(1, 2), v_BSGe.transpose(1, 2), sight(s.scope, flow, keys_BS),
             scale=scale, softcap=s.softcap, bias_BHTS=bias_BHTS, sinks_H=self.sinks,
         )  # fmt: skip
 

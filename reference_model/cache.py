@@ -5,8 +5,9 @@ Axes: B sequences, T new tokens, N rows allocated, S rows in sight; "..." is the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from torch import Tensor
 from llmcalc.arch.base import Scope
 from llmcalc.errors import InvalidInputError, UnsupportedLayerError
 from reference_model.shared import Adapters
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,18 @@ class Flow:
     source_BSD: encoder states. tables: relative biases by the layer that owns one. kept: keys and values of layers
     whose cache others read. picked: an indexer's choice. per_layer: Gemma's inputs of each layer's own.
     embedded, aside, adapters: what Zamba's shared blocks read, leave for the next layer, and have added to them.
+    past: the most tokens held before, known to the host, so that nothing waits for the device. whole: all T are true
+    tokens. level: and all sequences hold as many. made: what is the same for many layers (rotations, places, masks).
     """
 
     positions_BT: Tensor
     past_B: Tensor
     new_B: Tensor
     horizon: int
+    past: int
+    whole: bool = True
+    level: bool = True
+    made: dict[Hashable, Any] = field(default_factory=dict)
     source_BSD: Tensor | None = None
     tables: dict[int, Tensor] = field(default_factory=dict)
     kept: dict[int, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
@@ -54,6 +63,12 @@ class Flow:
     adapters: Adapters | None = None
     depth: int = 0
 
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What many layers share, made by the first."""
+        if key not in self.made:
+            self.made[key] = make()
+        return cast(T, self.made[key])
+
     @property
     def valid_BT(self) -> Tensor:
         """Which of the T are true tokens."""
@@ -62,11 +77,20 @@ class Flow:
     @property
     def single(self) -> bool:
         """Whether this is a decode step."""
-        return self.positions_BT.shape[1] == 1
+        return self.new == 1
+
+    @property
+    def new(self) -> int:
+        """T."""
+        return self.positions_BT.shape[1]
 
 
 class Rows:
-    """An array with a row for every retained position; position p lies in row p, or p mod N in a ring."""
+    """An array with a row for every retained position; position p lies in row p, or p mod N in a ring.
+
+    The rows of a head lie together in memory: ``data`` [B, N, H, d] is a view of [B, H, N, d], so that a product of a
+    head with its rows needs no copy.
+    """
 
     def __init__(
         self, batch: int, row: tuple[int, ...], scope: Scope, capacity: int, dtype: torch.dtype, device: torch.device
@@ -75,17 +99,33 @@ class Rows:
             raise UnsupportedLayerError(f"a cache of {scope.kind} positions")
         self.rows = capacity if scope.kind == "full" else min(capacity, scope.size)
         self.ring = scope.kind != "full"
-        self.data = torch.zeros((batch, self.rows, *row), dtype=dtype, device=device)
+        laid = torch.zeros((batch, *row[:-1], self.rows, row[-1]), dtype=dtype, device=device)
+        self.data = laid.movedim(-2, 1)
 
-    def held(self, count_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows after ``count`` positions and the position each holds, -1 where none: [B, S, ...], [B, S]."""
-        most = min(int(count_B.max()), self.rows)
+    def held(self, flow: Flow, *, after: bool) -> tuple[Tensor, Tensor]:
+        """Rows before or after the new tokens and the position each holds, -1 where none: [B, S, ...], [B, S]."""
+        most = min(flow.past + (flow.new if after else 0), self.rows)
+        key = ("positions", self.rows, self.ring, after)
+        return self.data[:, :most], flow.once(key, lambda: self.places(most, flow, after=after))
+
+    def places(self, most: int, flow: Flow, *, after: bool) -> Tensor:
+        """The position in each of the first rows, -1 where none: [B, S]."""
+        count_B = flow.past_B + flow.new_B if after else flow.past_B
         slot_S, last_B1 = torch.arange(most, device=count_B.device), count_B[:, None] - 1
         position_BS = last_B1 - (last_B1 - slot_S) % self.rows if self.ring else slot_S.expand(len(count_B), most)
-        return self.data[:, :most], torch.where((position_BS <= last_B1) & (position_BS >= 0), position_BS, -1)
+        return torch.where((position_BS <= last_B1) & (position_BS >= 0), position_BS, -1)
 
     def write(self, new_BT: Tensor, flow: Flow) -> None:
         """Put the true new rows in their places; of more than a ring holds, the last: new [B, T, ...]."""
+        if not self.ring and flow.past + flow.new > self.rows and flow.whole:
+            raise InvalidInputError(
+                f"the cache has room for {self.rows} positions, and {flow.past + flow.new} are needed"
+            )
+        if flow.whole:
+            kept = min(flow.new, self.rows)
+            b_B1, row_BT = flow.once(("rows", self.rows), lambda: self.target(flow, kept))
+            self.data[b_B1, row_BT] = new_BT[:, flow.new - kept :].to(self.data.dtype)
+            return
         after_B1 = (flow.past_B + flow.new_B)[:, None]
         if not self.ring and int(after_B1.max()) > self.rows:
             raise InvalidInputError(
@@ -94,6 +134,11 @@ class Rows:
         kept_BT = flow.valid_BT & (flow.positions_BT >= after_B1 - self.rows)
         b, t = kept_BT.nonzero(as_tuple=True)
         self.data[b, flow.positions_BT[b, t] % max(self.rows, 1)] = new_BT[b, t].to(self.data.dtype)
+
+    def target(self, flow: Flow, kept: int) -> tuple[Tensor, Tensor]:
+        """Sequence [B, 1] and row [B, kept] of the last new tokens."""
+        positions_BT = flow.positions_BT[:, flow.new - kept :]
+        return torch.arange(len(positions_BT), device=positions_BT.device)[:, None], positions_BT % max(self.rows, 1)
 
     def tensors(self) -> Iterator[Tensor]:
         """What is allocated."""
@@ -106,15 +151,19 @@ def seen(caches: tuple[Rows, ...] | None, news: tuple[Tensor, ...], flow: Flow) 
     A decode step writes first and reads what is retained; a longer pass reads the old rows beside its own new ones,
     since a ring may have no room for both, and writes last.
     """
-    fresh_BT = torch.where(flow.valid_BT, flow.positions_BT, -1)
-    if caches is None:
-        return news, fresh_BT
-    if flow.single:
+    if caches is not None and flow.single:
         for rows, new in zip(caches, news, strict=True):
             rows.write(new, flow)
-        held = [rows.held(flow.past_B + flow.new_B) for rows in caches]
+        held = [rows.held(flow, after=True) for rows in caches]
         return tuple(data.to(new.dtype) for (data, _), new in zip(held, news, strict=True)), held[0][1]
-    held = [rows.held(flow.past_B) for rows in caches]
+    fresh_BT = flow.once("fresh", lambda: torch.where(flow.valid_BT, flow.positions_BT, -1))
+    if caches is None:
+        return news, fresh_BT
+    if flow.past == 0:
+        for rows, new in zip(caches, news, strict=True):
+            rows.write(new, flow)
+        return news, fresh_BT
+    held = [rows.held(flow, after=False) for rows in caches]
     both = tuple(torch.cat([data.to(new.dtype), new], 1) for (data, _), new in zip(held, news, strict=True))
     for rows, new in zip(caches, news, strict=True):
         rows.write(new, flow)
@@ -155,6 +204,21 @@ class Cache:
     def __init__(self, slots: list[list[Slot | None]], batch: int, capacity: int, device: torch.device) -> None:
         self.slots, self.capacity = slots, capacity
         self.lengths_B = torch.zeros(batch, dtype=torch.long, device=device)
+        self.longest, self.level = 0, True
+
+    def advance(self, flow: Flow) -> None:
+        """Every sequence holds its true new tokens too."""
+        self.lengths_B += flow.new_B
+        self.level = self.level and flow.whole
+        self.longest = self.longest + flow.new if flow.whole else int(self.lengths_B.max())
+
+    def rewind(self, length: int) -> None:
+        """Every sequence holds so many tokens, as if it had never held more.
+
+        Recurrent states stay as they are: for measuring steps at one length, not for taking tokens back.
+        """
+        self.lengths_B.fill_(length)
+        self.longest, self.level = length, True
 
     def tensors(self) -> Iterator[Tensor]:
         """Every tensor that is allocated."""

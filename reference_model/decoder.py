@@ -21,6 +21,7 @@ from llmcalc.errors import UnsupportedLayerError
 from reference_model.attention import Attention
 from reference_model.block import Block
 from reference_model.cache import Cache, Flow, Formats, Slot
+from reference_model.ffn import FeedForward, MixtureOfExperts
 from reference_model.norms import Norm
 from reference_model.positions import sinusoids
 from reference_model.residual import NORM, TABLE, narrowed, per_layer_inputs, widened
@@ -154,6 +155,13 @@ class Decoder(nn.Module):
         tables = (m for _, s, m in self.main.stem.each() if isinstance(s, embedding.Embedding) and s.tokens)
         return cast(nn.Embedding, next(tables, None))
 
+    def merge(self) -> Decoder:
+        """One product where several read the same (q, k and v; gate and up; all experts): for inference."""
+        for part in self.modules():
+            if isinstance(part, Attention | FeedForward | MixtureOfExperts):
+                part.merge()
+        return self
+
     def allocate(self, batch: int, capacity: int, formats: Formats | None = None, source: int = 0) -> Cache:
         """A cache for ``capacity`` positions a sequence, and ``source`` positions of an encoder."""
         device = next(self.parameters()).device
@@ -174,7 +182,10 @@ class Decoder(nn.Module):
         past_B = cache.lengths_B if cache is not None else tokens_BT.new_zeros(B)
         positions_BT = past_B[:, None] + torch.arange(T, device=tokens_BT.device)
         counts_B = new_B if new_B is not None else tokens_BT.new_full((B,), T)
-        return Flow(positions_BT, past_B.clone(), counts_B, horizon or (cache.capacity if cache is not None else T))
+        past, level = (cache.longest, cache.level) if cache is not None else (0, True)
+        whole = new_B is None
+        horizon = horizon or (cache.capacity if cache is not None else T)
+        return Flow(positions_BT, past_B.clone(), counts_B, horizon, past, whole, level and whole)
 
     def encode(self, tokens_BS: Tensor) -> Tensor:
         """Encoder states: [B, S] -> [B, S, D]."""
@@ -204,5 +215,5 @@ class Decoder(nn.Module):
         x_BTD = self.main.embed(tokens_BT, flow, None)
         x_BTD = self.main.run(x_BTD, flow, cache.slots if cache is not None else None)
         if cache is not None:
-            cache.lengths_B += flow.new_B
+            cache.advance(flow)
         return self.main.finish(x_BTD, self.table)

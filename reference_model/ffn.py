@@ -7,6 +7,7 @@ Sources: arXiv:2002.05202 (gated), 1701.06538 and 2101.03961 (experts), 2412.194
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,8 @@ from llmcalc.arch import base
 from llmcalc.arch.ffn import FeedForward as Spec
 from llmcalc.arch.moe import MixtureOfExperts as MoeSpec
 from llmcalc.errors import UnsupportedLayerError
-from reference_model.norms import Norm
+from reference_model.joined import Joined, Stacked
+from reference_model.norms import Norm, wide_dtype
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -76,6 +78,12 @@ class FeedForward(nn.Module):
         self.up_proj = nn.Linear(D, F, spec.bias)
         self.down_proj = nn.Linear(F, D, spec.bias if spec.down_bias is None else spec.down_bias)
         self.ffn_sub_norm = Norm(base.Norm(F, eps=spec.inner_norm_eps)) if spec.inner_norm else None
+        self.joined: Joined | None = None
+
+    def merge(self) -> None:
+        """Make gate and up one product."""
+        if self.gated:
+            self.joined = Joined(self.gate_proj, self.up_proj)
 
     def thinned(self, x: Tensor) -> Tensor:
         """All but the largest share closed, by the quantile of a normal distribution (Gemma-3n): [..., F]."""
@@ -87,11 +95,10 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor, added: Tensor | None = None) -> Tensor:
         """[..., D] -> [..., D]; ``added``: to gate and up, by an adapter: [..., 2 F]."""
         factor, down = self.factors
-        inner = self.up_proj(x)
         if not self.gated:
-            inner = self.act(inner)
+            inner = self.act(self.up_proj(x))
         else:
-            gate = self.gate_proj(x)
+            gate, inner = (self.gate_proj(x), self.up_proj(x)) if self.joined is None else self.joined(x)
             if added is not None:
                 gate, inner = gate + added.chunk(2, -1)[0], inner + added.chunk(2, -1)[1]
             inner = self.act(self.thinned(gate * factor)) * inner
@@ -106,19 +113,21 @@ class Router(nn.Module):
         if spec.scoring == "sparsemixer" and spec.num_experts_per_tok != 2:
             raise UnsupportedLayerError("a sparsemixer router of other than two experts a token")
         self.spec, rows = spec, spec.num_experts
-        self.weight = nn.Parameter(torch.empty(rows, spec.hidden_size))
+        kind = wide_dtype() if spec.router_dtype == "fp32" else torch.get_default_dtype()
+        self.weight = nn.Parameter(torch.empty(rows, spec.hidden_size, dtype=kind))
         nn.init.normal_(self.weight, std=0.02)
         self.bias = nn.Parameter(torch.zeros(rows)) if spec.router_bias else None
         if spec.correction == "parameter":
-            self.e_score_correction_bias = nn.Parameter(torch.zeros(rows))
+            self.e_score_correction_bias = nn.Parameter(torch.zeros(rows, dtype=wide_dtype()))
         elif spec.correction == "buffer":
-            self.register_buffer("e_score_correction_bias", torch.zeros(rows))
+            self.register_buffer("e_score_correction_bias", torch.zeros(rows, dtype=wide_dtype()))
 
     def forward(self, x_MD: Tensor) -> tuple[Tensor, Tensor]:
         """The balancing term moves the choice and never the weights."""
-        s, logits_ME = self.spec, functional.linear(x_MD, self.weight, self.bias)
+        s, logits_ME = self.spec, functional.linear(x_MD.to(self.weight.dtype), self.weight, self.bias)
         if s.scoring == "sparsemixer":
-            return self.sparsemixed(logits_ME)
+            weights_M2, chosen_M2 = self.sparsemixed(logits_ME)
+            return weights_M2.to(x_MD.dtype), chosen_M2
         scores_ME = logits_ME.sigmoid() if s.scoring == "sigmoid" else logits_ME.softmax(-1)
         ranked_ME = scores_ME if s.correction == "none" else scores_ME + self.e_score_correction_bias
         if s.n_group > 1:
@@ -127,7 +136,7 @@ class Router(nn.Module):
         weights_MK = scores_ME.gather(-1, chosen_MK)
         if s.norm_topk_prob:
             weights_MK = weights_MK / weights_MK.sum(-1, keepdim=True)
-        return weights_MK * s.routed_scaling_factor, chosen_MK
+        return (weights_MK * s.routed_scaling_factor).to(x_MD.dtype), chosen_MK
 
     def sparsemixed(self, logits_ME: Tensor) -> tuple[Tensor, Tensor]:
         """The best and then the next, each weighed against the rivals near it: [M, 2], [M, 2] (arXiv:2409.12136).
@@ -166,16 +175,19 @@ class Expert(nn.Module):
         self.up_proj = nn.Linear(D, F, spec.expert_bias)
         self.down_proj = nn.Linear(F, D, spec.expert_bias)
 
-    def forward(self, x_ND: Tensor) -> Tensor:
-        """GPT-OSS clamps both halves, gates with a steeper sigmoid and adds one to the linear half."""
-        s, up = self.spec, self.up_proj(x_ND)
-        if not s.gated:
-            return self.down_proj(self.act(up))
-        gate = self.gate_proj(x_ND)
+    def inner(self, up_NF: Tensor, gate_NF: Tensor | None) -> Tensor:
+        """GPT-OSS clamps both halves, gates with a steeper sigmoid and adds one to the linear half: [N, F]."""
+        s = self.spec
+        if gate_NF is None:
+            return self.act(up_NF)
         if s.swiglu_limit is None:
-            return self.down_proj(self.act(gate) * up)
-        gate, up = gate.clamp(max=s.swiglu_limit), up.clamp(-s.swiglu_limit, s.swiglu_limit)
-        return self.down_proj((up + 1) * gate * torch.sigmoid(s.swiglu_alpha * gate))
+            return self.act(gate_NF) * up_NF
+        gate_NF, up_NF = gate_NF.clamp(max=s.swiglu_limit), up_NF.clamp(-s.swiglu_limit, s.swiglu_limit)
+        return (up_NF + 1) * gate_NF * torch.sigmoid(s.swiglu_alpha * gate_NF)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """[N, D] -> [N, D]."""
+        return self.down_proj(self.inner(self.up_proj(x_ND), self.gate_proj(x_ND) if self.spec.gated else None))
 
 
 class MixtureOfExperts(nn.Module):
@@ -195,20 +207,46 @@ class MixtureOfExperts(nn.Module):
             self.fc1_latent_proj = nn.Linear(spec.hidden_size, width, bias=False)
             self.fc2_latent_proj = nn.Linear(width, spec.hidden_size, bias=False)
             self.latent_norm = Norm(base.Norm(width)) if spec.latent_norm else None
+        self.stacked: dict[str, Stacked] | None = None
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        """Tokens are gathered expert by expert, so exactly K experts a token are computed."""
-        s, x_MD = self.spec, x_BTD.flatten(0, 1)
-        weights_MK, chosen_MK = self.gate(x_MD)
-        input_ML = self.fc1_latent_proj(x_MD) if s.latent_size else x_MD
-        routed_ML = torch.zeros_like(input_ML)
+    def merge(self) -> None:
+        """Stack the experts' matrices: a step then waits for no choice of the router."""
+        names = ("gate_proj", "up_proj", "down_proj") if self.spec.gated else ("up_proj", "down_proj")
+        self.stacked = {name: Stacked([getattr(expert, name) for expert in self.experts]) for name in names}
+
+    def routed(self, x_ML: Tensor, weights_MK: Tensor, chosen_MK: Tensor) -> Tensor:
+        """Tokens gathered expert by expert, so exactly K experts a token are computed: [M, L]."""
+        out_ML = torch.zeros_like(x_ML)
         for index in chosen_MK.unique().tolist():
             m, k = (chosen_MK == index).nonzero(as_tuple=True)
             weight_N1 = weights_MK[m, k, None]
-            if s.scale_input:
-                routed_ML.index_add_(0, m, self.experts[index](input_ML[m] * weight_N1))
+            if self.spec.scale_input:
+                out_ML.index_add_(0, m, self.experts[index](x_ML[m] * weight_N1))
             else:
-                routed_ML.index_add_(0, m, self.experts[index](input_ML[m]) * weight_N1)
+                out_ML.index_add_(0, m, self.experts[index](x_ML[m]) * weight_N1)
+        return out_ML
+
+    def sorted(self, x_ML: Tensor, weights_MK: Tensor, chosen_MK: Tensor) -> Tensor:
+        """The same with the tokens sorted by expert and all experts in one product: [M, L]."""
+        assert self.stacked is not None
+        K, E = chosen_MK.shape[1], len(self.experts)
+        expert_N, order_N = chosen_MK.flatten().sort()
+        ends_E = torch.searchsorted(expert_N, torch.arange(E, device=expert_N.device), right=True).int()
+        weight_N1, rows_NL = weights_MK.flatten()[order_N, None], x_ML[order_N // K]
+        rows_NL = rows_NL * weight_N1 if self.spec.scale_input else rows_NL
+        made = {name: part(rows_NL, expert_N, ends_E) for name, part in self.stacked.items() if name != "down_proj"}
+        inner_NF = cast(Expert, self.experts[0]).inner(made["up_proj"], made.get("gate_proj"))
+        out_NL = self.stacked["down_proj"](inner_NF, expert_N, ends_E)
+        out_NL = out_NL if self.spec.scale_input else out_NL * weight_N1
+        return torch.zeros_like(x_ML).index_add_(0, order_N // K, out_NL)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        s, x_MD = self.spec, x_BTD.flatten(0, 1)
+        weights_MK, chosen_MK = self.gate(x_MD)
+        input_ML = self.fc1_latent_proj(x_MD) if s.latent_size else x_MD
+        way = self.routed if self.stacked is None else self.sorted
+        routed_ML = way(input_ML, weights_MK, chosen_MK)
         if s.latent_size:
             routed_ML = self.fc2_latent_proj(routed_ML if self.latent_norm is None else self.latent_norm(routed_ML))
         if self.shared_experts is not None:

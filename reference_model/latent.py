@@ -19,7 +19,7 @@ from llmcalc.arch.latent import Indexer as IndexSpec
 from llmcalc.arch.latent import LatentAttention as Spec
 from llmcalc.arch.positions import Rope
 from llmcalc.errors import UnsupportedLayerError
-from reference_model.attention import attend, visible, warmth
+from reference_model.attention import Sight, attend, hidden, shares, sight, visible, warmth
 from reference_model.cache import Flow, Formats, Rows, Slot, seen
 from reference_model.norms import Norm
 from reference_model.positions import rotate
@@ -44,7 +44,7 @@ class Indexer(nn.Module):
         """The first t channels rotated, in halves: [B, T, I, w] -> [B, T, I, w]."""
         if self.positions is None:
             return x_BTIw
-        return rotate(x_BTIw.transpose(1, 2), self.positions, flow.positions_BT, flow.horizon).transpose(1, 2)
+        return rotate(x_BTIw.transpose(1, 2), self.positions, flow).transpose(1, 2)
 
     def forward(self, x_BTD: Tensor, query_BTQ: Tensor, rows: Rows | None, flow: Flow) -> Tensor:
         """Which positions in sight are picked, of those a causal query sees: [B, T, S]."""
@@ -111,7 +111,7 @@ class LatentAttention(nn.Module):
     def turn(self, x_BHTt: Tensor, flow: Flow) -> Tensor:
         """Rotation, where the layer has positions at all."""
         rope = self.spec.positions
-        return rotate(x_BHTt, rope, flow.positions_BT, flow.horizon) if isinstance(rope, Rope) else x_BHTt
+        return rotate(x_BHTt, rope, flow) if isinstance(rope, Rope) else x_BHTt
 
     def picked(self, x_BTD: Tensor, latent: Tensor, slot: Slot | None, flow: Flow) -> Tensor | None:
         """The indexer's choice [B, T, S], or that of the last layer with one."""
@@ -128,10 +128,10 @@ class LatentAttention(nn.Module):
         c_BTR, r_BTt = self.kv_a_layernorm(c_BTR), self.turn(r_BTt[:, None], flow)[:, 0]
         rows = slot[:2] if isinstance(slot, tuple) else None
         (c_BSR, r_BSt), keys_BS = seen(rows, (c_BTR, r_BTt), flow)  # type: ignore[arg-type]
-        sight_BTS = visible(s.scope, flow.positions_BT, keys_BS)
+        sight_BTS = sight(s.scope, flow, keys_BS)
         chosen_BTS = self.picked(x_BTD, latent, slot, flow)
         if chosen_BTS is not None:
-            sight_BTS = sight_BTS & chosen_BTS
+            sight_BTS = visible(s.scope, flow.positions_BT, keys_BS) & chosen_BTS
         scale = s.scale if s.scale is not None else (s.qk_nope_head_dim + s.qk_rope_head_dim) ** -0.5
         form = self.absorbed if flow.single else self.expanded
         o_BTHe = form(plain, turned, c_BSR, r_BSt, sight_BTS, scale).transpose(1, 2)
@@ -140,7 +140,7 @@ class LatentAttention(nn.Module):
         return self.o_proj(o_BTHe.flatten(-2))
 
     def expanded(
-        self, plain: Tensor, turned: Tensor, c_BSR: Tensor, r_BSt: Tensor, sight_BTS: Tensor, scale: float
+        self, plain: Tensor, turned: Tensor, c_BSR: Tensor, r_BSt: Tensor, sight_BTS: Sight, scale: float
     ) -> Tensor:
         """Keys and values of every head from the latents: [B, H, T, e]."""
         s = self.spec
@@ -150,12 +150,14 @@ class LatentAttention(nn.Module):
         return attend(torch.cat([plain, turned], -1), k, v, sight_BTS, scale=scale)
 
     def absorbed(
-        self, plain: Tensor, turned: Tensor, c_BSR: Tensor, r_BSt: Tensor, sight_BTS: Tensor, scale: float
+        self, plain: Tensor, turned: Tensor, c_BSR: Tensor, r_BSt: Tensor, sight_BTS: Sight, scale: float
     ) -> Tensor:
         """All heads read the one latent, as in MQA; the matrices act on query and output instead: [B, H, T, e]."""
         s = self.spec
         weight_HxR = self.kv_b_proj.weight.unflatten(0, (s.num_attention_heads, -1))
         up_HpR, out_HeR = weight_HxR.split([s.qk_nope_head_dim, s.v_head_dim], 1)
-        q_BHTx = torch.cat([plain @ up_HpR, turned], -1)
-        k_B1Sx = torch.cat([c_BSR, r_BSt], -1)[:, None]
-        return attend(q_BHTx, k_B1Sx, c_BSR[:, None], sight_BTS, scale=scale) @ out_HeR.mT
+        B, H, T, _ = plain.shape
+        latent_BRS, turned_BtS = c_BSR.mT, r_BSt.mT
+        scores_BRS = (plain @ up_HpR).flatten(1, 2) @ latent_BRS + turned.flatten(1, 2) @ turned_BtS
+        weights_BHTS = shares(hidden(scores_BRS.view(B, H, T, -1) * scale, sight_BTS))
+        return (weights_BHTS.flatten(1, 2) @ c_BSR).view(B, H, T, -1) @ out_HeR.mT

@@ -18,7 +18,7 @@ from llmcalc.arch.linear import KimiDelta as KimiSpec
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.cache import Fixed, Flow, Formats, Slot
 from reference_model.conv import CausalConv, state
-from reference_model.norms import GatedNorm, Norm, wide
+from reference_model.norms import GatedNorm, Norm, wide, wide_dtype
 from reference_model.ssm import scan
 
 
@@ -146,7 +146,8 @@ class KimiDelta(nn.Module):
             else:
                 self.add_module(f"{name}_a_proj", nn.Linear(D, spec.head_dim, bias=False))
                 self.add_module(f"{name}_b_proj", nn.Linear(spec.head_dim, self.width, bias=False))
-        self.dt_bias, self.A_log = nn.Parameter(torch.ones(self.width)), nn.Parameter(torch.zeros(spec.num_heads))
+        self.dt_bias = nn.Parameter(torch.ones(self.width, dtype=wide_dtype()))
+        self.A_log = nn.Parameter(torch.zeros(spec.num_heads, dtype=wide_dtype()))
         self.b_proj = nn.Linear(D, spec.num_heads, bias=False)
         self.o_norm = GatedNorm(spec.head_dim, spec.norm_eps, gate_first=False, sigmoid=True)
         self.o_proj = nn.Linear(self.width, D, bias=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from llmcalc.arch import base
 
@@ -14,6 +15,11 @@ from llmcalc.arch import base
 def wide(x: Tensor) -> Tensor:
     """At least fp32: sums of squares are taken there."""
     return x if x.dtype == torch.float64 else x.float()
+
+
+def wide_dtype() -> torch.dtype:
+    """Of parameters that models of 16 bits keep in fp32."""
+    return torch.promote_types(torch.get_default_dtype(), torch.float32)
 
 
 def rms(x: Tensor, eps: float) -> Tensor:
@@ -42,8 +48,16 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(shape or (spec.size,)) - float(spec.offset)) if spec.learned else None
         self.bias = nn.Parameter(torch.zeros(shape or (spec.size,))) if spec.learned and spec.bias else None
 
+    def plain(self, x: Tensor) -> bool:
+        """Whether torch's own kernel, which is one launch, computes the same."""
+        if self.layer_form or self.offset or self.bias is not None:
+            return False
+        return self.weight is None or (self.weight.dim() == 1 and self.weight.dtype == x.dtype)
+
     def forward(self, x: Tensor) -> Tensor:
         """x [..., D] -> [..., D]."""
+        if self.plain(x):
+            return functional.rms_norm(x, x.shape[-1:], self.weight, self.eps)
         y = standard(x, self.eps) if self.layer_form else rms(x, self.eps)
         if self.weight is not None:
             y = y * (wide(self.weight) + 1.0 if self.offset else wide(self.weight))
@@ -67,7 +81,7 @@ class GatedNorm(nn.Module):
 
     def forward(self, x: Tensor, gate: Tensor) -> Tensor:
         """x, gate [..., D] -> [..., D]."""
-        opened = wide(gate).sigmoid() if self.sigmoid else nn.functional.silu(wide(gate))
+        opened = wide(gate).sigmoid() if self.sigmoid else functional.silu(wide(gate))
         y = wide(x) * opened if self.gate_first else wide(x)
         y = rms(y.unflatten(-1, (self.groups, -1)), self.eps).flatten(-2) * wide(self.weight)
         return (y if self.gate_first else y * opened).to(x.dtype)

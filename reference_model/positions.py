@@ -8,12 +8,17 @@ Sources: arXiv:2104.09864 (rotary), 2306.15595 (interpolation), 2309.00071 (YaRN
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from llmcalc.arch.positions import Alibi, RelativeBias, Rope
 from llmcalc.errors import UnsupportedLayerError
+
+if TYPE_CHECKING:
+    from reference_model.cache import Flow
 
 
 def _number(scaling: dict[str, object], name: str, default: float) -> float:
@@ -95,13 +100,19 @@ def frequencies(rope: Rope, length: int, d: int) -> tuple[Tensor, float]:
             raise UnsupportedLayerError(f"rotary positions of the type {other!r}")
 
 
-def rotate(x_BHTd: Tensor, rope: Rope, positions_BT: Tensor, length: int) -> Tensor:
+def turns(rope: Rope, flow: Flow, d: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every pair at the new tokens' positions: each [B, 1, T, pairs]."""
+    turn, factor = frequencies(rope, flow.horizon, d)
+    angle_BTp = flow.positions_BT[..., None].double() * turn.to(flow.positions_BT.device)
+    cos, sin = ((f(angle_BTp) * factor).to(dtype)[:, None] for f in (torch.cos, torch.sin))
+    return cos, -sin if rope.backwards else sin
+
+
+def rotate(x_BHTd: Tensor, rope: Rope, flow: Flow) -> Tensor:
     """The first r channels of every head turned by position times frequency; [B, H, T, d] -> [B, H, T, d]."""
-    turn, factor = frequencies(rope, length, x_BHTd.shape[-1])
-    angle_BTp = positions_BT[..., None].double() * turn.to(positions_BT.device)
-    cos, sin = ((f(angle_BTp) * factor).to(x_BHTd.dtype)[:, None] for f in (torch.cos, torch.sin))
-    sin = -sin if rope.backwards else sin
-    r = 2 * turn.numel()
+    d = x_BHTd.shape[-1]
+    cos, sin = flow.once(("turns", _key(rope), d, x_BHTd.dtype), lambda: turns(rope, flow, d, x_BHTd.dtype))
+    r = 2 * cos.shape[-1]
     turned, rest = x_BHTd[..., :r], x_BHTd[..., r:]
     if rope.interleaved:
         a, b = turned[..., ::2], turned[..., 1::2]
@@ -109,7 +120,16 @@ def rotate(x_BHTd: Tensor, rope: Rope, positions_BT: Tensor, length: int) -> Ten
     else:
         a, b = turned.chunk(2, -1)
         turned = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
-    return torch.cat([turned, rest], -1)
+    return turned if r == d else torch.cat([turned, rest], -1)
+
+
+def _key(rope: Rope) -> Hashable:
+    """What tells rotations apart: equal ones are made once a pass."""
+    try:
+        hash(rope)
+    except TypeError:  # lists of factors
+        return id(rope)
+    return rope
 
 
 def slopes(alibi: Alibi, heads: int) -> Tensor:

@@ -32,7 +32,9 @@ def scan(
     valid_BT, outputs = flow.valid_BT, []
     for t in range(steps):
         moved, output = step(held, t)
-        held = torch.where(valid_BT[:, t].view(-1, *[1] * (held.dim() - 1)), moved, held)
+        if not flow.whole:
+            moved = torch.where(valid_BT[:, t].view(-1, *[1] * (held.dim() - 1)), moved, held)
+        held = moved
         outputs.append(output)
     if kept is not None:
         kept.data.copy_(held)

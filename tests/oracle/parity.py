@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from llmcalc.arch.families import read_config
-from reference_model.attention import attend
+from reference_model.attention import Sight, attend
 from reference_model.decoder import Decoder
 from reference_model.load import load
 from tests.oracle.leave_out import Change
@@ -145,10 +145,15 @@ def scores_seen() -> Iterator[list[float]]:
     """Standard deviations of the scores of every attention that runs inside."""
     found: list[float] = []
 
-    def watched(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale: float, **more: object) -> Tensor:
+    def watched(q: Tensor, k: Tensor, v: Tensor, visible: Sight, *, scale: float, **more: object) -> Tensor:
         each = q.shape[1] // k.shape[1]
         scores = (q @ k.repeat_interleave(each, 1).mT) * scale
-        found.append(float(scores[visible[:, None].expand_as(scores)].std()))
+        mask = torch.ones_like(scores, dtype=torch.bool)
+        if isinstance(visible, Tensor):
+            mask = visible[:, None].expand_as(scores)
+        elif visible == "causal":
+            mask = mask.tril()
+        found.append(float(scores[mask].std()))
         return attend(q, k, v, visible, scale=scale, **more)  # type: ignore[arg-type]
 
     with patch("reference_model.attention.attend", watched), patch("reference_model.latent.attend", watched):

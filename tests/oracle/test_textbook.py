@@ -16,6 +16,7 @@ from llmcalc.arch.moe import MixtureOfExperts as Experts
 from llmcalc.arch.positions import Alibi, Rope
 from reference_model import latent, norms
 from reference_model.attention import attend, visible
+from reference_model.cache import Flow
 from reference_model.ffn import ACTIVATIONS, MixtureOfExperts
 from reference_model.positions import alibi_bias, frequencies, rotate, sinusoids, slopes
 from reference_model.sampling import distribution, losses, perplexity, speculate
@@ -80,7 +81,8 @@ def test_rotation_depends_on_distance_alone() -> None:
     turn = math.pi / 6  # 30 degrees a position, by positions that are multiples of that angle
     one = tensor([[[[1.0, 0]]]], dtype=torch.float64)
     for query, key in ((1, 3), (2, 4)):
-        q, k = (rotate(one, rope, tensor([[place * turn]]), 1) for place in (query, key))
+        flows = (Flow(tensor([[place * turn]]), tensor([0]), tensor([1]), 1, 0) for place in (query, key))
+        q, k = (rotate(one, rope, flow) for flow in flows)
         near((q * k).sum(), 0.5)
 
 
