@@ -85,7 +85,7 @@ class Cut(NamedTuple):
             part.narrow(self.axis, share.start * width, share.count * width)
             for part, (share, width) in zip(whole, self.parts, strict=True)
         ]
-        return torch.cat(mine, self.axis)
+        return mine[0] if len(mine) == 1 else torch.cat(mine, self.axis)
 
 
 Cuts = dict[str, Cut]

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, distributed
@@ -47,44 +46,51 @@ class Group(Place):
 
 
 @contextmanager
-def processes(tp: int, device: str | torch.device = "cpu", *, spread: bool = False) -> Iterator[Group]:
-    """The group of the processes that torchrun started; on GPUs each takes the one of its local rank.
+def processes(
+    tp: int, device: str | torch.device = "cpu", *, spread: bool = False, meet: str = "env://"
+) -> Iterator[Group]:
+    """The group of the processes that torchrun started; on GPUs ``cuda`` is then each one's own, by its local rank.
 
-    Raises: MeasureError: where they are not ``tp``.
+    meet: where they find each other, in torch's words. Raises: MeasureError: where they are not ``tp``.
     """
-    cuda = torch.device(device).type == "cuda"
-    size, rank, local = started(tp)
+    size, rank, local = started(tp, (*NAMES, *(ADDRESS if meet == "env://" else ())))
     if size == 1:
         yield Group(spread=spread)
         return
+    cuda = torch.device(device).type == "cuda"
+    if cuda and local >= torch.cuda.device_count():
+        raise MeasureError(
+            f"process {local} of this machine has no GPU of its own: there are {torch.cuda.device_count()}",
+            "start as many processes on a machine as it has GPUs",
+        )
     if cuda:
-        if local >= torch.cuda.device_count():
-            raise MeasureError(
-                f"process {local} of this machine has no GPU: there are {torch.cuda.device_count()}",
-                "start as many processes on a machine as it has GPUs",
-            )
         torch.cuda.set_device(local)
-    distributed.init_process_group("nccl" if cuda else "gloo", device_id=torch.device("cuda", local) if cuda else None)
+    own = torch.device("cuda", local) if cuda else None
+    distributed.init_process_group("nccl" if cuda else "gloo", meet, world_size=size, rank=rank, device_id=own)
     try:
         yield Group(size, rank, spread)
     finally:
         distributed.destroy_process_group()
 
 
-def started(tp: int) -> tuple[int, int, int]:
-    """World size, rank and local rank by torchrun's variables; a process without them is alone.
+NAMES, ADDRESS = ("WORLD_SIZE", "RANK", "LOCAL_RANK"), ("MASTER_ADDR", "MASTER_PORT")
 
-    Raises: MeasureError: where the world is not ``tp`` processes.
+
+def started(tp: int, names: tuple[str, ...] = NAMES) -> tuple[int, int, int]:
+    """World size, rank and local rank by torchrun's variables; a process without any is alone.
+
+    Raises: MeasureError: where the world is not ``tp`` processes, or a variable is not set.
     """
-    names = ("WORLD_SIZE", "RANK", "LOCAL_RANK")
     again = f"torchrun --nproc-per-node {tp} -m llmcalc measure MODEL --tp {tp}"
-    found = [os.environ.get(name) for name in names]
-    if found[0] is None and tp == 1:
+    found = {name: os.environ[name] for name in names if os.environ.get(name)}
+    if tp == 1 and "WORLD_SIZE" not in found:
         return 1, 0, 0
-    missing = [name for name, value in zip(names, found, strict=True) if value is None or not value.isdecimal()]
-    if missing:
-        raise MeasureError(f"--tp {tp} takes {tp} processes; {', '.join(missing)} is not set by torchrun", again)
-    size, rank, local = (int(cast(str, value)) for value in found)
+    if len(found) < len(names):
+        missing = ", ".join(name for name in names if name not in found)
+        raise MeasureError(f"--tp {tp} needs {tp} processes, and torchrun did not start this one: no {missing}", again)
+    size, rank, local = (int(found[name]) if found[name].isdecimal() else -1 for name in NAMES)
     if size != tp:
-        raise MeasureError(f"--tp {tp} takes {tp} processes, and torchrun started {size}", again)
+        raise MeasureError(f"--tp {tp} needs as many processes, and WORLD_SIZE is {found['WORLD_SIZE']}", again)
+    if not 0 <= rank < size or local < 0:
+        raise MeasureError(f"RANK {found['RANK']}, LOCAL_RANK {found['LOCAL_RANK']} of {size} processes", again)
     return size, rank, local
