@@ -116,7 +116,10 @@ def load(shard: Shard, folder: Path) -> Shard:
 
 @torch.no_grad()
 def agree(shard: Shard) -> Shard:
-    """Give every rank the first one's numbers of what all of them hold (norms, routers), after random ones."""
+    """Give every rank the first one's numbers of what all of them hold (norms, routers), after random ones.
+
+    A head of keys and values that several ranks hold stays each one's own: the logits are those of a model with more.
+    """
     for name, tensor in parameters(shard).items():
         found = found_in(name, shard.cuts)
         if found is None or tensor.dim() <= found.axis:
