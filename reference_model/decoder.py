@@ -7,7 +7,7 @@ runs at which depth: a block called twice has its weights once and a cache for e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import torch
@@ -80,6 +80,7 @@ class Stream(nn.Module):
         specs = [getattr(mixer, "spec", None) for block in self.blocks for mixer in cast(Block, block).mixers()]
         places = [getattr(spec, "positions", None) for spec in specs]
         self.waves = next((place for place in places if isinstance(place, Sinusoidal)), None)
+        self.gather: Callable[[Tensor], Tensor] | None = None  # from a rank's share of the vocabulary to all of it
 
     def embed(self, tokens_BT: Tensor, flow: Flow, table: nn.Embedding | None) -> Tensor:
         """Rows of the token table, scaled, projected, with positions, normed: [B, T] -> [B, T, D]."""
@@ -131,6 +132,7 @@ class Stream(nn.Module):
                 weight = linear_.weight if linear_.weight is not None else cast(nn.Embedding, table).weight
                 x_BTD = functional.linear(x_BTD, weight, linear_.bias) * spec.scale
                 x_BTD = x_BTD if spec.softcap is None else spec.softcap * torch.tanh(x_BTD / spec.softcap)
+                x_BTD = x_BTD if self.gather is None else self.gather(x_BTD)
             else:
                 x_BTD = made(x_BTD)
         return x_BTD

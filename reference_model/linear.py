@@ -180,6 +180,13 @@ class KimiDelta(nn.Module):
         return self.o_proj(self.o_norm(o.to(x_BTD.dtype), gate).flatten(2))
 
 
+def decays(spec: DecaySpec, depth: int) -> Tensor:
+    """exp(-slope): slopes fall with the head's number and, linearly, with depth: [H]."""
+    heads = torch.arange(1, spec.num_heads + 1, dtype=torch.float64)
+    fall = 1 - depth / (spec.layers - 1 + 1e-5) + 1e-5
+    return (-(2 ** (-8 / spec.num_heads * heads)) * fall).exp()
+
+
 class DecayAttention(nn.Module):
     """Lightning attention: S = decay S + k v, o = q S, the decay fixed by head and depth; a norm, a sigmoid gate."""
 
@@ -206,10 +213,8 @@ class DecayAttention(nn.Module):
         return (Fixed(batch, row, formats.of(s.state_dtype), device),)
 
     def decay(self) -> Tensor:
-        """exp(-slope): slopes fall with the head's number and, linearly, with depth: [H]."""
-        heads = torch.arange(1, self.spec.num_heads + 1, dtype=torch.float64)
-        fall = 1 - self.depth / (self.spec.layers - 1 + 1e-5) + 1e-5
-        return (-(2 ** (-8 / self.spec.num_heads * heads)) * fall).exp()
+        """Of every head: [H]."""
+        return decays(self.spec, self.depth)
 
     def forward(self, x_BTD: Tensor, flow: Flow, slot: Slot | None) -> Tensor:
         """[B, T, D] -> [B, T, D]."""
