@@ -205,8 +205,9 @@ class Decoder(nn.Module):
         new_B: Tensor | None = None,
         source_BSD: Tensor | None = None,
         horizon: int = 0,
+        last: bool = False,
     ) -> Tensor:
-        """Logits of every new token: [B, T] -> [B, T, V].
+        """Logits of every new token: [B, T] -> [B, T, V]; of each sequence's last place alone ([B, 1, V]): ``last``.
 
         new_B: true tokens of each sequence, where sequences are padded on the right. The cache, if any, moves on.
         horizon: length of the whole context, where it is neither the cache's nor T (dynamic and long rotary scaling
@@ -218,4 +219,4 @@ class Decoder(nn.Module):
         x_BTD = self.main.run(x_BTD, flow, cache.slots if cache is not None else None)
         if cache is not None:
             cache.advance(flow)
-        return self.main.finish(x_BTD, self.table)
+        return self.main.finish(x_BTD[:, -1:] if last else x_BTD, self.table)

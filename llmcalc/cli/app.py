@@ -25,6 +25,7 @@ VERBS: dict[str, str] = {
     "capacity": "capacity",
     "cost": "cost",
     "verify": "verify",
+    "measure": "measure",
     "models": "models",
     "gpus": "gpus",
     "formats": "formats",

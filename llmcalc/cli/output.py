@@ -41,7 +41,7 @@ class Form:
         if self.json + self.csv + self.markdown > 1:
             raise typer.BadParameter("--json, --csv and --markdown exclude each other")
         if self.file is not None:
-            _writable(self.file, force=self.force)
+            writable(self.file, force=self.force)
 
 
 def model_block(provenance: Provenance) -> Mapping[str, object]:
@@ -120,7 +120,7 @@ def terminal_width() -> int:
             return 100
 
 
-def _writable(path: Path, *, force: bool) -> os.stat_result | None:
+def writable(path: Path, *, force: bool) -> os.stat_result | None:
     """The file that is there now, None for none.
 
     Raises: OutputError where it is no plain file, or may not be overwritten.
@@ -144,7 +144,7 @@ def write_whole(path: Path, text: str, *, force: bool) -> None:
 
     Raises: OutputError.
     """
-    old = _writable(path, force=force)
+    old = writable(path, force=force)
     target = Path(os.path.realpath(path))
     try:
         _replace(target, text, old)

@@ -14,9 +14,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from llmcalc.errors import MalformedConfigError
+from llmcalc.errors import MalformedConfigError, OutputError
+from llmcalc.hardware.device import Device
 
 VARIABLE = "LLMCALC_CALIBRATIONS"
+LOCAL_FIELDS = ("id", "name", "memory_bytes", "bandwidth_bytes_per_second", "peak_dense_per_second", "source", "date",
+                "notes")  # fmt: skip
 
 
 class Calibration(NamedTuple):
@@ -44,6 +47,7 @@ class Calibration(NamedTuple):
     sources: tuple[str, ...]
     shapes: tuple[str, ...] = ()
     origin: str = "published"
+    date: str = ""
 
     def seconds(self, layers: int, moved: float) -> float:
         """A decode step of so many layers and bytes."""
@@ -81,6 +85,51 @@ def _row(row: dict[str, Any], origin: str) -> Calibration:
     if not (found.overhead_seconds >= 0 and 0 < found.efficiency <= 1 and found.bandwidth_bytes_per_second > 0):
         raise ValueError(f"{found.device}: {found.overhead_seconds} s a layer, efficiency {found.efficiency}")
     return found
+
+
+def keep(row: Calibration, device: Device | None = None) -> Path:
+    """Write a calibration of this machine to the user's file, in place of one of the same device, engine and kind of
+    model; and the device itself, where the catalogue has none. Returns the file.
+
+    Raises: OutputError; MalformedConfigError where the file is there and is not one of ours.
+    """
+    path = local_path()
+    text = path.read_text("utf-8") if path.is_file() else '{"calibrations": []}'
+    rows = [*(old for old in read(text, str(path), "measured here") if not _same_place(old, row)), row]
+    devices = {one.id: one for one in (*local_devices(), *((device,) if device is not None else ()))}
+    document = {
+        "calibrations": [one._asdict() for one in rows],
+        "devices": [{name: getattr(one, name) for name in LOCAL_FIELDS} for one in devices.values()],
+    }
+    for one in document["calibrations"]:
+        del one["origin"]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_text(json.dumps(document, indent=1, default=dict) + "\n", "utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise OutputError(f"{path} could not be written: {error.strerror}", f"name another with {VARIABLE}") from None
+    return path
+
+
+def _same_place(one: Calibration, other: Calibration) -> bool:
+    return (one.device, one.engine, one.experts) == (other.device, other.engine, other.experts)
+
+
+def local_devices() -> tuple[Device, ...]:
+    """Devices that were measured here and that the catalogue has not.
+
+    Raises: MalformedConfigError.
+    """
+    path = local_path()
+    if not path.is_file():
+        return ()
+    try:
+        rows = json.loads(path.read_text("utf-8")).get("devices", [])
+        return tuple(Device(**{**row, "source": tuple(row["source"])}) for row in rows)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MalformedConfigError(f"{path}: not a list of devices ({error})", "remove it or write it anew") from None
 
 
 def known() -> tuple[Calibration, ...]:

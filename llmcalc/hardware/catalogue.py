@@ -18,11 +18,19 @@ __all__ = ["Device", "describe", "device", "devices", "spellings"]
 def device(name: str, memory_bytes: int | None = None) -> Device:
     """The accelerator of that id, name or alias; case, spaces and dashes do not matter, nor does the vendor's name.
 
+    ``local-cpu`` and the like are devices that ``llmcalc measure --save`` measured here.
+
     Args: memory_bytes: tells two devices of one name apart (within 3%).
     Raises: NotFoundError, with the closest names; InvalidInputError where several answer to it.
     """
-    by_id = {folded(identity): identity for identity in _rows()}
     asked = folded(name)
+    if asked.startswith("local"):
+        from llmcalc.hardware.calibrations import local_devices
+
+        for mine in local_devices():
+            if folded(mine.id) == asked:
+                return mine
+    by_id = {folded(identity): identity for identity in _rows()}
     found = [by_id[asked]] if asked in by_id else list(spellings().get(asked, ()))
     if len(found) > 1 and memory_bytes is not None:
         found = [i for i in found if within(memory_bytes, _device(i).memory_bytes)] or found

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from llmcalc.errors import MeasureError, NoGpuError
+from llmcalc.hardware.reading import REASONS, TEMPERATURE_OF_GPU, Reading
 from llmcalc.units import BINARY
 
 # NVML's return codes (nvml.h) that end everything, and what a person can do about them.
@@ -103,6 +104,32 @@ class Nvml:
         found = [self._gpu(index) for index in range(count)]
         return self._seen([gpu for gpu in found if gpu is not None])
 
+    def reading(self, uuid: str) -> Reading | None:
+        """Memory, processes, energy and clocks of the card of that UUID now; None where NVML has no such card.
+
+        Raises: MeasureError where it is gone.
+        """
+        handle = self._ask("nvmlDeviceGetHandleByUUID", uuid)
+        if handle is None:
+            return None
+        energy = self._ask("nvmlDeviceGetTotalEnergyConsumption", handle)
+        power = self._ask("nvmlDeviceGetPowerUsage", handle)
+        bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if bits is None:  # its name before driver 535
+            bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        found = self._ask("nvmlDeviceGetComputeRunningProcesses", handle) or ()
+        return Reading(
+            None if memory is None else int(memory.used),
+            tuple((int(one.pid), _held(one.usedGpuMemory)) for one in found),
+            None if energy is None else energy / 1000,
+            self._ask("nvmlDeviceGetClockInfo", handle, SM_CLOCK),
+            self._ask("nvmlDeviceGetClockInfo", handle, MEMORY_CLOCK),
+            None if power is None else power / 1000,
+            self._ask("nvmlDeviceGetTemperature", handle, TEMPERATURE_OF_GPU),
+            None if bits is None else tuple(name for bit, name in REASONS.items() if bits & bit),
+        )
+
     def _gpu(self, index: int) -> LocalGpu | None:
         handle = self._ask("nvmlDeviceGetHandleByIndex", index)
         if handle is None:
@@ -132,7 +159,7 @@ class Nvml:
         info = self._ask("nvmlDeviceGetMemoryInfo", handle)
         if info is not None and info.total:
             return (int(info.total), int(info.used), int(info.free)), False
-        total, free = _machine_memory(self._meminfo)
+        total, free = machine_memory(self._meminfo)
         return (total, None if total is None or free is None else total - free, free), True
 
     def _slices(self, handle: Any) -> Iterator[Slice]:
@@ -209,6 +236,11 @@ class Nvml:
             raise _told(error) from None
 
 
+def _held(size: int | None) -> int | None:
+    """Bytes of a process; all ones (or nothing) where the driver does not tell (WSL, WDDM, some containers)."""
+    return None if size is None or size < 0 or size >= 2**63 else int(size)
+
+
 def _pynvml() -> Any:
     try:
         import pynvml
@@ -233,7 +265,7 @@ def _starting(gpus: list[LocalGpu], word: str) -> list[str]:
     return [uuid for uuid in everything if uuid.lower().startswith(word.lower())]
 
 
-def _machine_memory(path: Path) -> tuple[int | None, int | None]:
+def machine_memory(path: Path) -> tuple[int | None, int | None]:
     """MemTotal and MemAvailable in bytes."""
     found: dict[str, int] = {}
     try:

@@ -24,6 +24,7 @@ TYPED: dict[str, tuple[tuple[str, ...], ...]] = {
     "capacity": ((), (*MODEL, "--gpu", "h100", "--memory", "80GiB", "--utilization", "0.9", "--check")),
     "cost": ((), ("--expense", "100,000", "--saving", "0.01"), (*MODEL, "--price", "2.5", "--gpu", "h100")),
     "verify": ((), MODEL),
+    "measure": ((), (*MODEL, "--device", "cuda:1", "--phase", "Decode", "--layers", "4", "--budget", "9", "--save")),
     "models": ((), ("llama", "--json")),
     "gpus": ((), ("h100", "--json")),
     "formats": ((), ("--json",)),

@@ -1,0 +1,56 @@
+"""The reference decoder on the device, with random weights, and a cache that is full of random rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from llmcalc.measure.machine import Machine
+from llmcalc.measure.workload import Workload
+from reference_model import Cache, Decoder, Formats
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def build(work: Workload, machine: Machine, *, merged: bool = True) -> Decoder:
+    """The decoder, made where it will run: nothing passes through the host.
+
+    Raises: UnsupportedLayerError for a layer kind that it has not.
+    """
+    usual = torch.get_default_dtype()
+    torch.manual_seed(work.seed)
+    try:
+        torch.set_default_dtype(DTYPES[work.dtype])
+        with torch.device(machine.torch_device):
+            model = Decoder(work.architecture).eval()
+    finally:
+        torch.set_default_dtype(usual)
+    return model.requires_grad_(False).merge() if merged else model
+
+
+def allocate(model: Decoder, work: Workload, tokens: int, batch: int) -> Cache:
+    """A cache of that many positions, all random: every row is written, so that it is there to be read."""
+    kind = DTYPES[work.dtype]
+    cache = model.allocate(batch, tokens, Formats(kind, kind, torch.float32))
+    for tensor in cache.tensors():
+        tensor.normal_(0.0, 0.02)
+    return cache
+
+
+def prompt(work: Workload, machine: Machine, batch: int, tokens: int) -> torch.Tensor:
+    """Random tokens: [B, T]."""
+    generator = torch.Generator().manual_seed(work.seed)
+    drawn = torch.randint(0, work.architecture.vocab_size, (batch, tokens), generator=generator)
+    return drawn.to(machine.torch_device)
+
+
+def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes of what the tensors lie in, each storage once."""
+    found = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors if one.numel()}
+    return sum(found.values())
+
+
+def stored(model: Decoder) -> int:
+    """Bytes of the decoder's parameters and buffers."""
+    return storage_bytes([*model.parameters(), *model.buffers()])

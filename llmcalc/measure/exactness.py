@@ -1,0 +1,132 @@
+"""What must agree exactly before anything is timed: parameters, bytes, operations; and a cache changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from llmcalc.arch.attention import Attention
+from llmcalc.arch.latent import LatentAttention
+from llmcalc.calc.flops import flops
+from llmcalc.calc.params import params
+from llmcalc.errors import MeasureError
+from llmcalc.measure.build import prompt, storage_bytes, stored
+from llmcalc.measure.machine import Machine
+from llmcalc.measure.need import cache_bytes, weight_bytes
+from llmcalc.measure.workload import Workload
+from reference_model import Cache, Decoder, Formats
+
+PROBE, SEQUENCES, WHOLE, FIRST = 16, 2, 33, 20
+TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2, "fp16": 2e-2}
+
+
+class Check(NamedTuple):
+    """One comparison; ``tolerance`` None where the two must be the same number."""
+
+    name: str
+    unit: str
+    expected: float
+    found: float
+    ok: bool
+    tolerance: float | None = None
+
+
+def exact(name: str, unit: str, expected: int, found: int) -> Check:
+    """The two are the same number, or it has failed."""
+    return Check(name, unit, expected, found, expected == found)
+
+
+def checks(model: Decoder, work: Workload, machine: Machine) -> list[Check]:
+    """Every one of them, on the decoder that will be timed."""
+    cache = model.allocate(work.batch, work.tokens, _formats(model))
+    held = {id(p): p for p in model.parameters()}
+    out = [
+        exact("parameters", "count", params(work.architecture).total_params, sum(p.numel() for p in held.values())),
+        exact("weight bytes", "B", weight_bytes(work), stored(model)),
+        exact("cache bytes", "B", cache_bytes(work, work.tokens, work.batch), storage_bytes(cache.tensors())),
+    ]
+    del cache
+    return [*out, *_operations(model, work, machine), *_cached(model, work, machine)]
+
+
+def _formats(model: Decoder) -> Formats:
+    kind = next(model.parameters()).dtype
+    return Formats(kind, kind, torch.float32)
+
+
+def counted(call: Callable[[], object]) -> int:
+    """Operations that torch's counter sees; of attention in one piece it sees none on a processor, so it is taken
+    apart."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        call()
+    return int(counter.get_total_flops())
+
+
+@torch.inference_mode()
+def _operations(model: Decoder, work: Workload, machine: Machine) -> list[Check]:
+    """A prompt of a few tokens and a step after it, products with all pairs as the counter counts them."""
+    tokens = prompt(work, machine, 1, PROBE + 1)
+    cache = model.allocate(1, PROBE + 1, _formats(model))
+    first = counted(lambda: model(tokens[:, :PROBE], cache))
+    step = counted(lambda: model(tokens[:, PROBE:], cache))
+    attending = all(isinstance(m, Attention | LatentAttention)
+                    for layer in work.architecture.decoder.layers for m in layer.mixers)  # fmt: skip
+    dense, causal = (
+        flops(work.architecture, PROBE, convention=convention, logits="all", scan="recurrent")
+        for convention in ("dense", "causal")
+    )
+    # A convolution's counter pads the prompt; the decoder computes the new outputs alone.
+    expected = (dense if attending else causal).matmul_flops + dense.attention_flops + dense.scan_flops
+    after = flops(work.architecture, PROBE, phase="decode", logits="all", scan="recurrent")
+    return [
+        exact(f"operations of a prompt of {PROBE}", "FLOP", expected, first),
+        exact("operations of the step after it", "FLOP",
+              after.matmul_flops + after.attention_flops + after.scan_flops, step),
+    ]  # fmt: skip
+
+
+@torch.inference_mode()
+def _cached(model: Decoder, work: Workload, machine: Machine) -> list[Check]:
+    """The last logits of a prompt and steps on its cache, against those of one full pass."""
+    tokens = prompt(work, machine, SEQUENCES, WHOLE)
+    cache = model.allocate(SEQUENCES, WHOLE, _formats(model))
+    whole = model(tokens, horizon=WHOLE)[:, -1].double()
+    model(tokens[:, :FIRST], cache)
+    step = torch.empty(0)
+    for place in range(FIRST, WHOLE):
+        step = model(tokens[:, place : place + 1], cache)[:, -1].double()
+    if not bool(torch.isfinite(step).all() and torch.isfinite(whole).all()):
+        raise MeasureError("the logits are not finite: a fast wrong answer is no measurement")
+    error, limit = float((step - whole).norm() / whole.norm()), TOLERANCE[work.dtype]
+    out = [Check("cached decode against one full pass", "relative", 0.0, error, error < limit, limit)]
+    if work.dtype == "fp32":
+        same = int((step.argmax(-1) == whole.argmax(-1)).sum())
+        out.append(exact("likeliest tokens that agree", "count", SEQUENCES, same))
+    return out
+
+
+VIEWS = ("view", "reshape", "transpose", "expand", "slice", "unsqueeze", "squeeze", "select", "split", "t.default",
+         "permute", "alias", "detach", "as_strided", "unbind", "unflatten")  # fmt: skip
+
+
+class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    number = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(func).removeprefix("aten.")
+        self.number += not name.startswith(VIEWS)
+        return func(*args, **(kwargs or {}))
+
+
+@torch.inference_mode()
+def launches(model: Decoder, tokens: torch.Tensor, cache: Cache, length: int) -> int:
+    """Operators of a decode step that are more than another view of the same numbers."""
+    cache.rewind(length)
+    with _Operators() as seen:
+        model(tokens, cache)
+    return int(seen.number)

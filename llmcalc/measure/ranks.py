@@ -1,0 +1,143 @@
+"""Several processes that share one model out: exactness of every rank, and the time of a decode step of all together.
+
+Started by torchrun: ``torchrun --nproc-per-node N -m llmcalc measure MODEL --tp N``.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from llmcalc.arch.model import Architecture
+from llmcalc.calc.cache import kv_cache
+from llmcalc.calc.weight_shards import Ranks
+from llmcalc.calc.weights import weights
+from llmcalc.measure.build import DTYPES, prompt, storage_bytes, stored
+from llmcalc.measure.choose import choose
+from llmcalc.measure.exactness import Check, exact
+from llmcalc.measure.machine import Machine
+from llmcalc.measure.run import Asked, workload
+from llmcalc.measure.samples import Samples
+from llmcalc.measure.timing import repeated
+from llmcalc.measure.workload import Workload
+from reference_model import Decoder, Formats, parallel
+
+TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2, "fp16": 2e-2}
+PROMPT, STEPS = 12, 4
+SMALL = 2**31  # above so many bytes of weights, the whole model is not built beside its parts
+WARMUP, STEPS_TIMED = 3, 20
+
+
+class RankedRun(NamedTuple):
+    """What this rank found; the document is rank 0's, over all ranks."""
+
+    rank: int
+    tp: int
+    work: Workload
+    machine: Machine
+    checks: tuple[Check, ...]
+    samples: Samples
+    warnings: tuple[str, ...]
+
+    @property
+    def missed(self) -> bool:
+        """Whether anything that must be equal is not."""
+        return not all(check.ok for check in self.checks)
+
+
+def run_ranks(architecture: Architecture, asked: Asked, tp: int, stack: ExitStack) -> RankedRun:
+    """Measure on the processes of torchrun, one a device.
+
+    Raises: MeasureError where they were not started so, or are another number; UnsupportedLayerError for layers that
+    cannot be shared out.
+    """
+    kind = "cuda" if asked.device == "auto" and torch.cuda.is_available() else asked.device.partition(":")[0]
+    group = stack.enter_context(parallel.processes(tp, "cuda" if kind == "cuda" else "cpu"))
+    own = f"cuda:{torch.cuda.current_device()}" if kind == "cuda" else "cpu"
+    machine, told = choose(own, stack, force=asked.force)
+    work, more = workload(architecture, asked, machine)
+    if machine.kind == "cpu":
+        torch.set_num_threads(max(1, torch.get_num_threads() // tp))
+    model = _shard(work, machine, group)
+    checks = [*_bytes(model, work, group), *_logits(model, work, machine, group)]
+    return RankedRun(
+        group.rank, tp, work, machine, tuple(checks), _step(model, work, machine), (*machine.warnings, *told, *more)
+    )
+
+
+def _shard(work: Workload, machine: Machine, group: parallel.Group) -> parallel.Shard:
+    usual = torch.get_default_dtype()
+    torch.manual_seed(work.seed + group.rank)
+    try:
+        torch.set_default_dtype(DTYPES[work.dtype])
+        with torch.device(machine.torch_device):
+            model = parallel.build(work.architecture, group).eval().requires_grad_(False)
+    finally:
+        torch.set_default_dtype(usual)
+    return parallel.agree(model)
+
+
+def _formats(work: Workload) -> Formats:
+    kind = DTYPES[work.dtype]
+    return Formats(kind, kind, torch.float32)
+
+
+def _largest(value: int, group: parallel.Group, device: str) -> int:
+    """Over all ranks."""
+    parts = group.gather(torch.tensor([[float(value)]], dtype=torch.float64, device=device), group.size)
+    return int(parts.max())
+
+
+def _bytes(model: parallel.Shard, work: Workload, group: parallel.Group) -> list[Check]:
+    cache = model.allocate(work.batch, work.tokens, _formats(work))
+    device = str(next(model.parameters()).device)
+    held, kept = (_largest(size, group, device) for size in (stored(model), storage_bytes(cache.tensors())))
+    a, ranks = work.architecture, Ranks(tp=group.size)
+    expected = weights(a, work.dtype, ranks=ranks).per_device_bytes
+    estimate = kv_cache(a, work.tokens, work.batch, cache=work.dtype, tp=group.size).per_device_bytes
+    return [
+        exact("weight bytes of the fullest rank", "B", expected, held),
+        exact("cache bytes of the fullest rank", "B", estimate or 0, kept),
+    ]
+
+
+@torch.inference_mode()
+def _logits(model: parallel.Shard, work: Workload, machine: Machine, group: parallel.Group) -> list[Check]:
+    """A prompt and steps on all ranks, against the whole model on one; and cached steps against one full pass."""
+    tokens = prompt(work, machine, 2, PROMPT + STEPS)
+    cache = model.allocate(2, PROMPT + STEPS, _formats(work))
+    model(tokens[:, :PROMPT], cache)
+    step = torch.empty(0)
+    for place in range(PROMPT, PROMPT + STEPS):
+        step = model(tokens[:, place : place + 1], cache)[:, -1].double()
+    full = model(tokens, horizon=PROMPT + STEPS)[:, -1].double()
+    limit, error = TOLERANCE[work.dtype], float((step - full).norm() / full.norm())
+    out = [Check("cached decode against one full pass", "relative", 0.0, error, error < limit, limit)]
+    if weights(work.architecture, work.dtype).total_bytes <= SMALL:
+        torch.manual_seed(work.seed)
+        whole = Decoder(replace(work.architecture)).eval().requires_grad_(False)
+        whole = whole.to(machine.torch_device, DTYPES[work.dtype])
+        same = parallel.take(model, whole)
+        found, expected = same(tokens).double(), whole(tokens).double()
+        error = float((found - expected).norm() / expected.norm())
+        out.append(Check(f"logits of {group.size} ranks against one", "relative", 0.0, error, error < limit, limit))
+    return out
+
+
+@torch.inference_mode()
+def _step(model: parallel.Shard, work: Workload, machine: Machine) -> Samples:
+    cache = model.allocate(work.batch, work.tokens + 1, _formats(work))
+    token = prompt(work, machine, work.batch, 1)
+
+    def step() -> None:
+        with torch.inference_mode():
+            cache.rewind(work.tokens)
+            token.copy_(model(token, cache).argmax(-1))
+
+    # Every rank runs as many steps: counts that each chose by its own clock would leave the others waiting.
+    for _ in range(WARMUP):
+        step()
+    return repeated(machine, step, STEPS_TIMED, warmup=WARMUP)

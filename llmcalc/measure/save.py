@@ -1,0 +1,90 @@
+"""A measurement as a calibration: from now on ``latency`` and ``capacity`` expect of this device what it was seen to do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from llmcalc.calc.expected import Point, fit, shape
+from llmcalc.errors import MeasureError
+from llmcalc.hardware.calibrations import Calibration, keep
+from llmcalc.hardware.device import Device
+from llmcalc.measure import predict
+from llmcalc.measure.session import Run, Session
+
+ENGINE = "reference decoder"
+LEAST_SPREAD = 0.05
+
+
+def local_device(found: Session) -> Device:
+    """The device that a saved calibration is about: its row of the catalogue, or this machine's by measured rates.
+
+    Raises: MeasureError where nothing was calibrated.
+    """
+    rates, machine = found.calibration, found.machine
+    if rates is None:
+        raise MeasureError("there is no calibration to save", "give the run more --budget")
+    if machine.catalogue is not None:
+        return machine.catalogue
+    dtype = "tf32" if found.work.dtype == "fp32" else found.work.dtype
+    fastest = max(rates.copy.best, rates.read.best, rates.gemv.best, *(_reached(found, run) for run in _steps(found)))
+    today = datetime.now(UTC).date().isoformat()
+    return Device(
+        f"local-{machine.kind}", machine.name, machine.total_bytes(), int(fastest) + 1,
+        {dtype: int(max(rates.matmul.best, rates.matmul.median)) + 1}, ("measured here by llmcalc measure --save",),
+        today, notes="the fastest that was seen, not a datasheet's ceiling",
+    )  # fmt: skip
+
+
+def _steps(found: Session) -> list[Run]:
+    """The decode steps of the fastest mode that ran every shape."""
+    runs = [run for run in found.runs if run.phase == "decode"]
+    modes = [mode for mode in ("compiled", "graph", "eager") if any(run.mode == mode for run in runs)]
+    return [run for run in runs if run.mode == modes[0]] if modes else []
+
+
+def _moved(found: Session, run: Run) -> int:
+    step = predict.step(found.work, predict.plain_device(found.machine), run.tokens, run.batch)
+    return step.likely_read_bytes + step.written_bytes
+
+
+def _reached(found: Session, run: Run) -> float:
+    return _moved(found, run) / run.samples.median
+
+
+def calibration(found: Session, device: Device) -> Calibration:
+    """Overhead of a layer and share of the bandwidth, fitted on the decode steps; one alone gives the share only.
+
+    Raises: MeasureError where no step was timed.
+    """
+    runs, bandwidth = _steps(found), device.bandwidth()
+    if not runs:
+        raise MeasureError(
+            "no decode step was timed, so there is nothing to save", "give --phase decode, or more --budget"
+        )
+    points = [Point(found.work.depth, _moved(found, run) / bandwidth, run.samples.median) for run in runs]
+    fitted = fit(points)
+    if fitted is None:
+        share = sum(p.moving for p in points) / sum(p.seconds for p in points)
+        fitted = (0.0, min(1.0, share))
+    overhead, efficiency = fitted
+    errors = [abs((p.layers * overhead + p.moving / efficiency) / p.seconds - 1) for p in points]
+    sizes = [_moved(found, run) for run in runs]
+    experts = found.work.architecture.decoder.layers and any(
+        spec.part == "experts" for layer in found.work.architecture.decoder.layers for spec in layer.ffns
+    )
+    return Calibration(
+        device.id, ENGINE, overhead, efficiency, bandwidth, len(points), sum(errors) / len(errors), max(errors),
+        max(LEAST_SPREAD, *errors), min(sizes), max(sizes), (found.work.architecture.model_type,), not experts,
+        bool(experts), (f"llmcalc measure on {found.machine.name}",), (shape(found.work.architecture),),
+        "measured here", datetime.now(UTC).date().isoformat(),
+    )  # fmt: skip
+
+
+def save(found: Session) -> tuple[Calibration, str]:
+    """Keep it among those of this machine, in place of an earlier one; and where that is.
+
+    Raises: MeasureError, OutputError.
+    """
+    device = local_device(found)
+    row = calibration(found, device)
+    return row, str(keep(row, None if found.machine.catalogue is not None else device))

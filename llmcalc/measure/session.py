@@ -1,0 +1,250 @@
+"""One run, stage by stage: each is guarded, skipped by name when time is out, and followed by what is kept so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from llmcalc.errors import MeasureError
+from llmcalc.measure import predict
+from llmcalc.measure.build import build
+from llmcalc.measure.calibrate import Calibration, calibrate
+from llmcalc.measure.environment import environment, facts, slowing
+from llmcalc.measure.exactness import Check, checks, launches
+from llmcalc.measure.extrapolate import Extrapolated, extrapolate
+from llmcalc.measure.machine import Machine, MemoryUse
+from llmcalc.measure.need import Need, refuse
+from llmcalc.measure.samples import Samples, drift
+from llmcalc.measure.steps import Mode, Ready, captured, compile_blocks, decode, prefill
+from llmcalc.measure.timing import timed
+from llmcalc.measure.workload import Workload
+from reference_model import Decoder
+
+ENERGY_SECONDS = 2.0
+GRAPH_ERROR = 2e-2
+
+
+@dataclass
+class Run:
+    """One shape in one mode: its times, what the estimates say, and the memory it took."""
+
+    phase: str
+    mode: str
+    batch: int
+    tokens: int
+    samples: Samples
+    calibrated: predict.Predicted | None
+    catalogue: predict.Predicted | None
+    memory: MemoryUse
+    launches: int = 0
+
+    def document(self) -> dict[str, object]:
+        """For JSON; seconds and bytes."""
+        said = {name: None if one is None else one._asdict()
+                for name, one in (("calibrated", self.calibrated), ("catalogue", self.catalogue))}  # fmt: skip
+        return {
+            "phase": self.phase, "mode": self.mode, "batch": self.batch, "tokens": self.tokens,
+            **self.samples.summary(), "tokens_per_second": self.rate, "launches": self.launches, "predicted": said,
+            **{f"{name}_bytes": value for name, value in self.memory._asdict().items()},
+        }  # fmt: skip
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second: one a sequence of a decode step, all of a prompt."""
+        number = self.batch if self.phase == "decode" else self.batch * self.tokens
+        return number / self.samples.median
+
+
+@dataclass
+class Session:
+    """A workload on a device, and all that was found so far. The budget's clock starts when exactness is settled.
+
+    keep: gets the session after every stage. say: gets a line on what is being done.
+    """
+
+    work: Workload
+    machine: Machine
+    keep: Callable[[Session], None] = lambda _: None
+    say: Callable[[str], None] = lambda _: None
+    driver: str | None = None
+    need: Need | None = None
+    calibration: Calibration | None = None
+    checks: list[Check] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    energy: dict[str, object] | None = None
+    states: dict[str, object] = field(default_factory=dict)
+    memory: dict[str, int | None] = field(default_factory=dict)
+    training: dict[str, object] | None = None
+    extrapolated: Extrapolated | None = None
+    drift: float | None = None
+    skipped: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    environment: dict[str, object] = field(default_factory=dict)
+    device: dict[str, object] = field(default_factory=dict)
+    _begun: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds of the budget that remain."""
+        return self.work.budget - (time.perf_counter() - self._begun if self._begun else 0.0)
+
+    def run(self) -> Session:
+        """All stages.
+
+        Raises: MeasureError where the run does not fit, before anything is allocated, or where logits are not finite.
+        """
+        self.warnings += [*self.machine.warnings, *self.machine.flags, *slowing()]
+        self.need = refuse(self.work, self.machine)
+        self.environment, self.device = environment(self.machine, self.driver), facts(self.machine)
+        self.states["before"] = dict(self.machine.state())
+        base = self.machine.memory()
+        self.say(f"building {self.work.depth} layers in {self.work.dtype}")
+        model = build(self.work, self.machine, merged="train" not in self.work.phases)
+        self.machine.sync()
+        self.memory = {
+            "process_before_bytes": base.process,
+            "process_after_weights_bytes": self.machine.memory().process,
+        }
+        self._stage("exactness", lambda: self._check(model))
+        if all(check.ok for check in self.checks) and not self.errors:
+            self._timed_stages(model)
+        else:
+            self.skipped.append("every time: what must be equal is not")
+        self.states["after"] = dict(self.machine.state())
+        self.keep(self)
+        return self
+
+    def _timed_stages(self, model: Decoder) -> None:
+        phases, self._begun = self.work.phases, time.perf_counter()
+        self._stage("calibration", self._calibrate)
+        if "decode" in phases:
+            self._stage("decode", lambda: self._decode(model, "eager"))
+            if self.machine.supports("graph"):
+                self._stage("decode in a graph", lambda: self._decode(model, "graph"))
+            if self.work.layers is not None:
+                self._stage("a second depth", self._deeper)
+        if "prefill" in phases:
+            self._stage("prefill", lambda: self._prefill(model))
+        if "train" in phases:
+            self._stage("training", lambda: self._train(model))
+        if "decode" in phases:
+            self._stage("energy", lambda: self._energy(model))
+            self._stage("the first shape again", lambda: self._again(model))
+            if self.work.compiled:
+                self._stage("compiled decode", lambda: self._compiled(model))
+
+    def _stage(self, name: str, work: Callable[[], None]) -> None:
+        """Do it, unless time is out; a failure is written down and the rest goes on."""
+        if self.left <= 0:
+            self.skipped.append(f"{name}: the budget of {self.work.budget:g} s is used up")
+            return
+        self.say(name)
+        try:
+            work()
+        except torch.OutOfMemoryError:
+            self.errors.append(f"{name}: out of memory, with {self.machine.free_bytes():,} bytes free")
+        except MeasureError:
+            raise
+        except (RuntimeError, NotImplementedError) as error:
+            self.errors.append(f"{name}: {(str(error).splitlines() or [type(error).__name__])[0]}")
+        self.keep(self)
+
+    def _check(self, model: Decoder) -> None:
+        self.checks = checks(model, self.work, self.machine)
+
+    def _calibrate(self) -> None:
+        self.calibration = calibrate(self.machine, self.work)
+        if not self.calibration.beyond_cache:
+            self.warnings.append("calibrated on buffers that caches may hold in part: give more --budget or memory")
+
+    def _time(self, ready: Ready, step: Callable[[], object], share: float = 0.25) -> tuple[Samples, MemoryUse]:
+        self.machine.reset_peak()
+        samples = timed(self.machine, step, limit=max(0.05, self.left * share))
+        if not bool(torch.isfinite(ready.logits()).all()):
+            raise MeasureError("the logits are not finite: a fast wrong answer is no measurement")
+        return samples, self.machine.memory()
+
+    def _decode(self, model: Decoder, mode: Mode) -> None:
+        work, machine = self.work, self.machine
+        for tokens, batch in self.shapes():
+            ready = decode(model, work, machine, tokens, batch)
+            count = launches(model, ready.tokens, ready.cache, tokens)
+            step = ready.step
+            if mode != "eager":
+                ready.step()
+                before = ready.logits().float().clone()
+                step = captured(ready.step)
+                step()
+                self._agree(before, ready.logits().float(), mode)
+            samples, memory = self._time(ready, step)
+            found = self.calibration
+            own = None if found is None else predict.decode(machine, work, found, mode, count, tokens, batch)
+            row = predict.catalogue_decode(machine, work, tokens, batch)
+            self.runs.append(Run("decode", mode, batch, tokens, samples, own, row, memory, count))
+            self.states["load"] = dict(machine.state())
+
+    def _agree(self, before: torch.Tensor, after: torch.Tensor, mode: str) -> None:
+        error = float((after - before).norm() / before.norm())
+        self.checks.append(Check(f"{mode} against eager", "relative", 0.0, error, error < GRAPH_ERROR, GRAPH_ERROR))
+
+    def _deeper(self) -> None:
+        first = next((run for run in self.runs if run.phase == "decode"), None)
+        if self.calibration is not None and first is not None:
+            limit = max(0.05, self.left / 4)
+            self.extrapolated = extrapolate(self.work, self.machine, self.calibration, first.samples, limit)
+
+    def shapes(self) -> list[tuple[int, int]]:
+        """(tokens, batch) of the decode steps: the one asked for, then those that a fit needs beside it."""
+        tokens, batch = self.work.tokens, self.work.batch
+        return list(dict.fromkeys([(tokens, batch), (max(1, tokens // 8), batch), (max(1, tokens // 8), 4 * batch)]))
+
+    def _prefill(self, model: Decoder) -> None:
+        work, machine = self.work, self.machine
+        ready = prefill(model, work, machine)
+        samples, memory = self._time(ready, ready.step)
+        own = None if self.calibration is None else predict.prefill(machine, work, self.calibration)
+        row = predict.catalogue_prefill(machine, work)
+        self.runs.append(Run("prefill", "eager", work.batch, work.prompt, samples, own, row, memory))
+
+    def _train(self, model: Decoder) -> None:
+        from llmcalc.measure.training import train
+
+        self.training = train(model, self.work, self.machine)
+
+    def _again(self, model: Decoder) -> None:
+        tokens, batch = self.shapes()[0]
+        ready = decode(model, self.work, self.machine, tokens, batch)
+        samples, _ = self._time(ready, ready.step, 0.5)
+        self.drift = drift(self.runs[0].samples, samples)
+        if abs(self.drift) > 0.03:
+            self.warnings.append(
+                f"the first shape ran {100 * self.drift:+.1f}% at the end: heat, clocks or a neighbour"
+            )
+
+    def _compiled(self, model: Decoder) -> None:
+        compile_blocks(model)
+        self._decode(model, "compiled")
+
+    def _energy(self, model: Decoder) -> None:
+        tokens, batch = self.shapes()[0]
+        if self.machine.energy_joules() is None or self.left < 2 * ENERGY_SECONDS:
+            self.skipped.append("energy: no counter here that is this run's alone")
+            return
+        ready = decode(model, self.work, self.machine, tokens, batch)
+        step: Any = captured(ready.step) if self.machine.supports("graph") else ready.step
+        per = [run.samples.median for run in self.runs if (run.tokens, run.batch) == (tokens, batch)][-1]
+        count = max(1, int(ENERGY_SECONDS / per) + 1)
+        self.machine.sync()
+        start, begun = self.machine.energy_joules(), time.perf_counter()
+        for _ in range(count):
+            step()
+        self.machine.sync()
+        window, end = time.perf_counter() - begun, self.machine.energy_joules()
+        joules = (end or 0.0) - (start or 0.0)
+        self.energy = {"window_seconds": window, "joules": joules, "joules_per_token": joules / (count * batch),
+                       "watts": joules / window}  # fmt: skip

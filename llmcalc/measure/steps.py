@@ -1,0 +1,81 @@
+"""One decode step and one prompt as calls without a wait: eager, as a CUDA graph, with compiled blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+
+from llmcalc.measure.build import allocate, prompt
+from llmcalc.measure.machine import Machine
+from llmcalc.measure.workload import Workload
+from reference_model import Cache, Decoder
+from reference_model.ffn import FeedForward
+from reference_model.norms import Norm
+
+Mode = Literal["eager", "graph", "compiled"]
+Step = Callable[[], object]
+
+
+class Ready(NamedTuple):
+    """A step that can be repeated at one length, the logits it leaves, and its cache."""
+
+    step: Step
+    logits: Callable[[], torch.Tensor]
+    cache: Cache
+    tokens: torch.Tensor
+
+
+@torch.inference_mode()
+def decode(model: Decoder, work: Workload, machine: Machine, tokens: int, batch: int) -> Ready:
+    """A step on ``tokens`` cached positions: the same row is written each time, the next token stays on the device."""
+    cache = allocate(model, work, tokens + 1, batch)
+    token_B1, kept = prompt(work, machine, batch, 1), {}
+
+    def step() -> None:
+        with torch.inference_mode():
+            cache.rewind(tokens)
+            kept["logits"] = model(token_B1, cache)
+            token_B1.copy_(kept["logits"].argmax(-1))
+
+    return Ready(step, lambda: kept["logits"], cache, token_B1)
+
+
+@torch.inference_mode()
+def prefill(model: Decoder, work: Workload, machine: Machine) -> Ready:
+    """A prompt into an empty cache, with the logits of its last position and the token they name."""
+    cache = allocate(model, work, work.prompt, work.batch)
+    tokens_BT, kept = prompt(work, machine, work.batch, work.prompt), {}
+
+    def step() -> None:
+        with torch.inference_mode():
+            cache.rewind(0)
+            kept["logits"] = model(tokens_BT, cache, last=True)
+            kept["token"] = kept["logits"].argmax(-1)
+
+    return Ready(step, lambda: kept["logits"], cache, tokens_BT)
+
+
+def captured(step: Step) -> Step:
+    """The step as one CUDA graph, after three runs on a side stream, as torch asks for.
+
+    Raises: RuntimeError where the step waits for the host.
+    """
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def compile_blocks(model: Decoder) -> None:
+    """Compile what is a function of its input alone: norms and feed-forwards; equal ones share what was made."""
+    for part in model.modules():
+        if isinstance(part, FeedForward) or (isinstance(part, Norm) and part.weight is not None):
+            part.compile(dynamic=False)
