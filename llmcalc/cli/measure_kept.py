@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,7 +34,7 @@ class Kept:
             writable(form.file, force=form.force)
         self.path: Path | None = form.file if form.file is not None and form.json else _own(model)
         if form.file is not None and form.json:
-            self.form = form._replace(force=True)
+            self.form = replace(form, force=True)
 
     def write(self, session: Session) -> None:
         """Everything found until now; where it cannot be written the run goes on, and that is said."""

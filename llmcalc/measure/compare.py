@@ -94,10 +94,7 @@ def _memory(found: Session) -> Iterator[Row]:
         return
     first = found.runs[0]
     explained = found.need.weights + found.need.cache + (found.need.activations if first.phase == "prefill" else 0)
-    base = found.memory.get("process_before_bytes")
-    peak = first.memory.peak_allocated
-    if peak is None and first.memory.peak_process is not None and base is not None:
-        peak = first.memory.peak_process - base
+    peak = first.memory.peak_allocated if found.machine.kind == "cuda" else _grown(found, first)
     if peak is None:
         return
     rest = peak - explained
@@ -112,6 +109,16 @@ def _memory(found: Session) -> Iterator[Row]:
         within = abs(used.process - told) <= SLACK + PROCESS_SHARE * told
         yield Row("process_memory_bytes", "B", None, told, used.process, used.process / told,
                   "within" if within else "outside", note="the driver's context and what torch reserved")  # fmt: skip
+
+
+def _grown(found: Session, run: Run) -> int | None:
+    """By how much the weights and then the run made the process grow; libraries' own memory came between the two."""
+    parts = (found.memory.get("process_after_weights_bytes"), found.memory.get("process_before_bytes"),
+             run.memory.peak_process, run.before)  # fmt: skip
+    if any(part is None for part in parts):
+        return None
+    after, before, peak, start = (part or 0 for part in parts)
+    return after - before + peak - start
 
 
 def _trained(found: Session) -> Iterator[Row]:

@@ -45,7 +45,7 @@ class CpuMachine:
             self.warnings.append(
                 f"others work on this machine (load {load:.1f} on {cores} cores): times are theirs too"
             )
-        self.threads = threads or max(1, cores - (1 if self.shared and cores > 2 else 0))
+        self.threads = threads or max(1, cores - (1 if self.shared else 0))
         torch.set_num_threads(self.threads)
 
     def _name(self) -> str:

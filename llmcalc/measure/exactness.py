@@ -127,6 +127,6 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def launches(model: Decoder, tokens: torch.Tensor, cache: Cache, length: int) -> int:
     """Operators of a decode step that are more than another view of the same numbers."""
     cache.rewind(length)
-    with _Operators() as seen:
+    with _Operators() as seen:  # type: ignore[no-untyped-call]
         model(tokens, cache)
     return int(seen.number)

@@ -1,4 +1,4 @@
-"""A measurement as a calibration: from now on ``latency`` and ``capacity`` expect of this device what it was seen to do."""
+"""A measurement as a calibration: ``latency`` and ``capacity`` then expect of this device what it was seen to do."""
 
 from __future__ import annotations
 

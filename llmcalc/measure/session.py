@@ -41,6 +41,7 @@ class Run:
     catalogue: predict.Predicted | None
     memory: MemoryUse
     launches: int = 0
+    before: int | None = None  # bytes of the process before its cache was made
 
     def document(self) -> dict[str, object]:
         """For JSON; seconds and bytes."""
@@ -172,6 +173,7 @@ class Session:
     def _decode(self, model: Decoder, mode: Mode) -> None:
         work, machine = self.work, self.machine
         for tokens, batch in self.shapes():
+            before_bytes = machine.memory().process
             ready = decode(model, work, machine, tokens, batch)
             count = launches(model, ready.tokens, ready.cache, tokens)
             step = ready.step
@@ -185,7 +187,7 @@ class Session:
             found = self.calibration
             own = None if found is None else predict.decode(machine, work, found, mode, count, tokens, batch)
             row = predict.catalogue_decode(machine, work, tokens, batch)
-            self.runs.append(Run("decode", mode, batch, tokens, samples, own, row, memory, count))
+            self.runs.append(Run("decode", mode, batch, tokens, samples, own, row, memory, count, before_bytes))
             self.states["load"] = dict(machine.state())
 
     def _agree(self, before: torch.Tensor, after: torch.Tensor, mode: str) -> None:
@@ -205,11 +207,12 @@ class Session:
 
     def _prefill(self, model: Decoder) -> None:
         work, machine = self.work, self.machine
+        before = machine.memory().process
         ready = prefill(model, work, machine)
         samples, memory = self._time(ready, ready.step)
         own = None if self.calibration is None else predict.prefill(machine, work, self.calibration)
         row = predict.catalogue_prefill(machine, work)
-        self.runs.append(Run("prefill", "eager", work.batch, work.prompt, samples, own, row, memory))
+        self.runs.append(Run("prefill", "eager", work.batch, work.prompt, samples, own, row, memory, 0, before))
 
     def _train(self, model: Decoder) -> None:
         from llmcalc.measure.training import train
