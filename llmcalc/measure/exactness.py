@@ -125,8 +125,8 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @torch.inference_mode()
 def launches(model: Decoder, tokens: torch.Tensor, cache: Cache, length: int) -> int:
-    """Operators of a decode step that are more than another view of the same numbers."""
+    """Operators of a pass on so many cached positions that are more than another view of the same numbers."""
     cache.rewind(length)
     with _Operators() as seen:  # type: ignore[no-untyped-call]
-        model(tokens, cache)
+        model(tokens, cache, last=True)
     return int(seen.number)

@@ -95,15 +95,17 @@ def catalogue_prefill(machine: Machine, work: Workload) -> Predicted | None:
     return Predicted(answer.prefill_seconds_roofline, answer.prefill.bound, answer.prefill_seconds_at_least)
 
 
-def prefill(machine: Machine, work: Workload, found: Calibration) -> Predicted:
-    """By the measured rates."""
+def prefill(machine: Machine, work: Workload, found: Calibration, launches: int) -> Predicted:
+    """By the measured rates, with the launches, which a GPU's own work hides."""
     step = _latency(work, calibrated_device(machine, work, found), work.prompt, work.batch).prefill
     count = flops(work.architecture, work.prompt, batch=work.batch, logits="last", scan="recurrent")
     peak = found.matmul.median
     reading = step.read_bytes / found.bandwidth
     products = count.matmul_flops / (PRODUCTS * peak)
     mixing = (count.attention_flops + count.scan_flops) / (ATTENTION * peak)
-    return Predicted(max(reading, products) + mixing, "memory" if reading > products + mixing else "compute")
+    device, host = max(reading, products) + mixing, launches * found.launch_seconds
+    binds = "launches" if host > device else "memory" if reading > products + mixing else "compute"
+    return Predicted(max(device, host) if machine.kind == "cuda" else device + host, binds)
 
 
 def scans(work: Workload) -> bool:

@@ -201,18 +201,19 @@ class Session:
             self.extrapolated = extrapolate(self.work, self.machine, self.calibration, first.samples, limit)
 
     def shapes(self) -> list[tuple[int, int]]:
-        """(tokens, batch) of the decode steps: the one asked for, then those that a fit needs beside it."""
+        """(tokens, batch) of the decode steps: the one asked for, and a short context for how time grows with it."""
         tokens, batch = self.work.tokens, self.work.batch
-        return list(dict.fromkeys([(tokens, batch), (max(1, tokens // 8), batch), (max(1, tokens // 8), 4 * batch)]))
+        return list(dict.fromkeys([(tokens, batch), (max(1, tokens // 8), batch)]))
 
     def _prefill(self, model: Decoder) -> None:
         work, machine = self.work, self.machine
         before = machine.memory().process
         ready = prefill(model, work, machine)
+        count = launches(model, ready.tokens, ready.cache, 0)
         samples, memory = self._time(ready, ready.step)
-        own = None if self.calibration is None else predict.prefill(machine, work, self.calibration)
+        own = None if self.calibration is None else predict.prefill(machine, work, self.calibration, count)
         row = predict.catalogue_prefill(machine, work)
-        self.runs.append(Run("prefill", "eager", work.batch, work.prompt, samples, own, row, memory, 0, before))
+        self.runs.append(Run("prefill", "eager", work.batch, work.prompt, samples, own, row, memory, count, before))
 
     def _train(self, model: Decoder) -> None:
         from llmcalc.measure.training import train
