@@ -19,7 +19,7 @@ from llmcalc.arch.positions import Alibi, RelativeBias, Rope
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.cache import Flow, Formats, Rows, Slot, Source, seen
 from reference_model.joined import Joined
-from reference_model.norms import Norm, rms
+from reference_model.norms import Norm, rms, scaled
 from reference_model.positions import alibi_bias, buckets, distances, rotate
 
 Sight = Tensor | Literal["all", "causal"]
@@ -217,7 +217,7 @@ class Attention(nn.Module):
             v_BTGe = self.clipped(v).unflatten(-1, (s.num_key_value_heads, s.v_head_dim))
         if s.v_norm:
             v_BTGe = rms(v_BTGe, s.qk_norm_eps or 1e-6).to(v_BTGe.dtype)
-        return self.turned(raw_BTGd, self.k_norm, flow) * s.multipliers[1], v_BTGe
+        return scaled(self.turned(raw_BTGd, self.k_norm, flow), s.multipliers[1]), v_BTGe
 
     def clipped(self, x: Tensor) -> Tensor:
         """OLMo's clamp."""
@@ -265,7 +265,7 @@ class Attention(nn.Module):
     def forward(self, x_BTD: Tensor, flow: Flow, slot: Slot | None) -> Tensor:
         """[B, T, D] -> [B, T, D]; fills the slot."""
         s = self.spec
-        x_BTD = x_BTD * s.multipliers[0]
+        x_BTD = scaled(x_BTD, s.multipliers[0])
         projected, made = self.queries(x_BTD, flow)
         q_BTHd = self.clipped(projected).unflatten(-1, (s.num_attention_heads, -1))
         if s.gate == "fused":
@@ -278,7 +278,7 @@ class Attention(nn.Module):
             o_BTHe = o_BTHe * torch.sigmoid(gate_BTHe)
         elif s.gate != "none":
             o_BTHe = o_BTHe * torch.sigmoid(self.gate_proj(x_BTD).unflatten(-1, (s.num_attention_heads, -1)))
-        return self.o_proj(self.settled(o_BTHe.flatten(-2))) * s.multipliers[2]
+        return scaled(self.o_proj(self.settled(o_BTHe.flatten(-2))), s.multipliers[2])
 
     def mixed(self, q_BHTd: Tensor, k_BSGd: Tensor, v_BSGe: Tensor, keys_BS: Tensor, flow: Flow) -> Tensor:
         """Values by the scores of the keys: [B, H, T, e]."""

@@ -20,7 +20,7 @@ from reference_model.conv import ShortConv
 from reference_model.ffn import FeedForward, MixtureOfExperts
 from reference_model.latent import LatentAttention
 from reference_model.linear import DecayAttention, GatedDelta, KimiDelta
-from reference_model.norms import Norm
+from reference_model.norms import Norm, scaled
 from reference_model.recurrent import RgLru, Rwkv4, Rwkv4ChannelMix
 from reference_model.residual import AltUp, Laurel, Residual
 from reference_model.ssm import Mamba1, Mamba2
@@ -125,7 +125,7 @@ class Block(nn.Module):
             added, normed = torch.zeros_like(x_BTD), x_BTD
             for part in (cast(Part, part) for part in self.parts):
                 normed = normed if part.before is None else part.before(x_BTD)
-                added = added + self.scale * part.work(normed, flow, queue)
+                added = added + scaled(part.work(normed, flow, queue), self.scale)
             return x_BTD + added
         for index, part in enumerate(cast(Part, part) for part in self.parts):
             read_BTD = x_BTD if self.residual is None else self.residual.beside(x_BTD, flow)
@@ -134,7 +134,7 @@ class Block(nn.Module):
                 a, b = self.blend[index]
                 x_BTD = a * normed + b * part.work(normed, flow, queue)
                 continue
-            y_BTD = self.scale * part.work(normed, flow, queue)
+            y_BTD = scaled(part.work(normed, flow, queue), self.scale)
             x_BTD = x_BTD + y_BTD if self.residual is None else self.residual.joined(x_BTD, y_BTD, index)
             x_BTD = x_BTD if part.outer is None else part.outer(x_BTD)
         return x_BTD if self.residual is None else self.residual.finish(x_BTD, flow)

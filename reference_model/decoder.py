@@ -22,7 +22,7 @@ from reference_model.attention import Attention
 from reference_model.block import Block
 from reference_model.cache import Cache, Flow, Formats, Slot
 from reference_model.ffn import FeedForward, MixtureOfExperts
-from reference_model.norms import Norm
+from reference_model.norms import Norm, scaled
 from reference_model.positions import sinusoids
 from reference_model.residual import NORM, TABLE, narrowed, per_layer_inputs, widened
 
@@ -93,7 +93,7 @@ class Stream(nn.Module):
                     table, scale = cast(nn.Embedding, made), spec.scale
         if table is None:
             raise UnsupportedLayerError("a stack without a token table")
-        x = table(tokens_BT) * scale
+        x = scaled(table(tokens_BT), scale)
         x = ends["project_in"](x) if "project_in" in ends else x
         if self.waves is not None:
             places_BT = flow.positions_BT + self.waves.offset
@@ -130,7 +130,7 @@ class Stream(nn.Module):
             if isinstance(spec, embedding.Head):
                 linear_ = cast(nn.Linear, made)
                 weight = linear_.weight if linear_.weight is not None else cast(nn.Embedding, table).weight
-                x_BTD = functional.linear(x_BTD, weight, linear_.bias) * spec.scale
+                x_BTD = scaled(functional.linear(x_BTD, weight, linear_.bias), spec.scale)
                 x_BTD = x_BTD if spec.softcap is None else spec.softcap * torch.tanh(x_BTD / spec.softcap)
                 x_BTD = x_BTD if self.gather is None else self.gather(x_BTD)
             else:

@@ -18,7 +18,7 @@ from llmcalc.arch.ffn import FeedForward as Spec
 from llmcalc.arch.moe import MixtureOfExperts as MoeSpec
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.joined import Joined, Stacked
-from reference_model.norms import Norm, wide_dtype
+from reference_model.norms import Norm, scaled, wide_dtype
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -101,8 +101,8 @@ class FeedForward(nn.Module):
             gate, inner = (self.gate_proj(x), self.up_proj(x)) if self.joined is None else self.joined(x)
             if added is not None:
                 gate, inner = gate + added.chunk(2, -1)[0], inner + added.chunk(2, -1)[1]
-            inner = self.act(self.thinned(gate * factor)) * inner
-        return self.down_proj(inner if self.ffn_sub_norm is None else self.ffn_sub_norm(inner)) * down
+            inner = self.act(self.thinned(scaled(gate, factor))) * inner
+        return scaled(self.down_proj(inner if self.ffn_sub_norm is None else self.ffn_sub_norm(inner)), down)
 
 
 class Router(nn.Module):
@@ -136,7 +136,7 @@ class Router(nn.Module):
         weights_MK = scores_ME.gather(-1, chosen_MK)
         if s.norm_topk_prob:
             weights_MK = weights_MK / weights_MK.sum(-1, keepdim=True)
-        return (weights_MK * s.routed_scaling_factor).to(x_MD.dtype), chosen_MK
+        return scaled(weights_MK, s.routed_scaling_factor).to(x_MD.dtype), chosen_MK
 
     def sparsemixed(self, logits_ME: Tensor) -> tuple[Tensor, Tensor]:
         """The best and then the next, each weighed against the rivals near it: [M, 2], [M, 2] (arXiv:2409.12136).

@@ -12,6 +12,11 @@ from torch.nn import functional
 from llmcalc.arch import base
 
 
+def scaled(x: Tensor, factor: float) -> Tensor:
+    """x times a factor of the config; for one, which nearly all are, nothing is launched."""
+    return x if factor == 1.0 else x * factor
+
+
 def wide(x: Tensor) -> Tensor:
     """At least fp32: sums of squares are taken there."""
     return x if x.dtype == torch.float64 else x.float()

@@ -101,25 +101,30 @@ def frequencies(rope: Rope, length: int, d: int) -> tuple[Tensor, float]:
 
 
 def turns(rope: Rope, flow: Flow, d: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of every pair at the new tokens' positions: each [B, 1, T, pairs]."""
+    """Cosine and sine of every rotated channel at the new tokens' positions, the sine with its sign: [B, 1, T, r]."""
     turn, factor = frequencies(rope, flow.horizon, d)
     angle_BTp = flow.positions_BT[..., None].double() * turn.to(flow.positions_BT.device)
     cos, sin = ((f(angle_BTp) * factor).to(dtype)[:, None] for f in (torch.cos, torch.sin))
-    return cos, -sin if rope.backwards else sin
+    sin = -sin if rope.backwards else sin
+    if rope.interleaved:
+        return cos.repeat_interleave(2, -1), torch.stack([-sin, sin], -1).flatten(-2)
+    return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
 
 
 def rotate(x_BHTd: Tensor, rope: Rope, flow: Flow) -> Tensor:
-    """The first r channels of every head turned by position times frequency; [B, H, T, d] -> [B, H, T, d]."""
+    """The first r channels of every head turned by position times frequency; [B, H, T, d] -> [B, H, T, d].
+
+    A pair (a, b) becomes (a cos - b sin, b cos + a sin): channels times the cosine, their partners times a sine.
+    """
     d = x_BHTd.shape[-1]
     cos, sin = flow.once(("turns", _key(rope), d, x_BHTd.dtype), lambda: turns(rope, flow, d, x_BHTd.dtype))
-    r = 2 * cos.shape[-1]
+    r = cos.shape[-1]
     turned, rest = x_BHTd[..., :r], x_BHTd[..., r:]
     if rope.interleaved:
-        a, b = turned[..., ::2], turned[..., 1::2]
-        turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+        partner = turned.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
     else:
-        a, b = turned.chunk(2, -1)
-        turned = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+        partner = torch.cat([turned[..., r // 2 :], turned[..., : r // 2]], -1)
+    turned = torch.addcmul(turned * cos, partner, sin)
     return turned if r == d else torch.cat([turned, rest], -1)
 
 

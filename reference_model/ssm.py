@@ -18,7 +18,7 @@ from llmcalc.arch.ssm import Mamba2 as Spec2
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.cache import Fixed, Flow, Formats, Slot
 from reference_model.conv import CausalConv, state
-from reference_model.norms import GatedNorm, Norm, wide
+from reference_model.norms import GatedNorm, Norm, scaled, wide
 
 
 def scan(
@@ -155,12 +155,12 @@ class Mamba2(nn.Module):
         start = x.new_zeros(B, s.num_heads, s.head_dim, s.state_size)
         y_BTC = scan(start, T, flow, state(slot, 0), step).flatten(2).to(x_BTD.dtype)
         y_BTC = y_BTC * functional.silu(gate_BTC) if self.norm is None else self.norm(y_BTC, gate_BTC)
-        return self.out_proj(y_BTC) * s.multipliers[1]
+        return scaled(self.out_proj(y_BTC), s.multipliers[1])
 
     def projected(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Gate, (x, b, c) and dt, each with its factor: [B, T, C], [B, T, channels], [B, T, H]."""
         s, width = self.spec, self.spec.n_groups * self.spec.state_size
         sizes = [self.inner, self.inner, width, width, s.num_heads]
-        parts = self.in_proj(x_BTD * s.multipliers[0]).split(sizes, -1)
-        gate, x, b, c, dt = (part * factor for part, factor in zip(parts, s.multipliers[2:], strict=True))
+        parts = self.in_proj(scaled(x_BTD, s.multipliers[0])).split(sizes, -1)
+        gate, x, b, c, dt = (scaled(part, factor) for part, factor in zip(parts, s.multipliers[2:], strict=True))
         return gate, torch.cat([x, b, c], -1), dt
