@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.cache import kv_cache
-from llmcalc.calc.weight_shards import Ranks, largest_rank
+from llmcalc.calc.weight_shards import Ranks, dealt, largest_rank, uneven
 from llmcalc.calc.weights import Found, check_counted, choose, shares
 from llmcalc.errors import LlmcalcError
 from llmcalc.schemes.sites import sites
@@ -38,6 +38,10 @@ class Spreading:
         check_counted(self.architecture)
         chooser = choose(self.architecture, self.weights, self.group_size)
         return [(site, shares(chooser, site)) for site in sites(self.architecture)]
+
+    def notes(self, ranks: Ranks) -> list[str]:
+        """What is assumed of the cut."""
+        return uneven(self.architecture, ranks, dealt(self.architecture, self.found))
 
     def choice(self, ranks: Ranks) -> Choice:
         """Weights on the fullest device, or what does not divide."""

@@ -19,7 +19,7 @@ from llmcalc.calc.passes import Pass, encoder_pass, idle, products
 from llmcalc.calc.rows import picked, read_rows, shared, written_rows
 from llmcalc.calc.sharding import rank_row, stages
 from llmcalc.calc.sizing import RECURRENT, Sizer
-from llmcalc.calc.weight_shards import Ranks, rank_bytes
+from llmcalc.calc.weight_shards import Ranks, dealt, rank_bytes
 from llmcalc.calc.weights import Chooser, Share, choose, shares
 from llmcalc.formats import find_cache
 from llmcalc.schemes.sites import Site, sites
@@ -97,12 +97,24 @@ class Reader:
     def stored(self) -> tuple[Stored, ...]:
         """Every tensor of the stacks that text passes, with the calls of each stage."""
         self.ranks.check()
-        found = [site for site in sites(self.architecture) if site.stack in ("decoder", "encoder")]
-        return tuple(self._stored(site, share) for site in found for share in shares(self.chooser, site))
+        return tuple(self._stored(site, share) for site, parts in self._found for share in parts)
+
+    @cached_property
+    def _found(self) -> list[tuple[Site, tuple[Share, ...]]]:
+        return [
+            (site, shares(self.chooser, site))
+            for site in sites(self.architecture)
+            if site.stack in ("decoder", "encoder")
+        ]
+
+    @cached_property
+    def group(self) -> int:
+        """Columns of an expert that stay together when it is cut."""
+        return dealt(self.architecture, self._found)
 
     def _stored(self, site: Site, share: Share) -> Stored:
-        size = rank_bytes(site, share, self.ranks)
-        one = rank_bytes(site, share._replace(copies=1), self.ranks)
+        size = rank_bytes(site, share, self.ranks, self.group)
+        one = rank_bytes(site, share._replace(copies=1), self.ranks, self.group)
         row = -(-share.layout.bytes(site.shape) // site.shape[0]) if site.weight.role == "embedding" else 0
         calls = self._calls(site, share)
         distinct = self._distinct(share) if site.blocks and site.stack == self.main.name else calls

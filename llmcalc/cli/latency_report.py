@@ -8,7 +8,7 @@ from llmcalc.calc.expected import Expected, expected
 from llmcalc.calc.latency import Latency
 from llmcalc.calc.speculative import Speculation
 from llmcalc.calc.timing import Timing, longest
-from llmcalc.calc.weight_shards import Ranks
+from llmcalc.calc.weight_shards import Ranks, uneven
 from llmcalc.calc.weights import rule_of_thumb
 from llmcalc.cli import options as opt
 from llmcalc.cli.output import model_block
@@ -191,6 +191,7 @@ def assumptions(found: Latency) -> list[str]:
         said.append(
             "the bound reads only the experts that one token needs; the roofline those that tokens find at random"
         )
+    said += uneven(found.architecture, found.reader.ranks, found.reader.group)
     if found.reader.ranks.dp > 1:
         said.append("sequences and times are those of one replica")
     return said
