@@ -16,7 +16,7 @@ from llmcalc.arch.model import Architecture
 from llmcalc.calc.cache import CacheEstimate, kv_cache
 from llmcalc.calc.rows import shared
 from llmcalc.calc.sharding import rank_row, stages
-from llmcalc.calc.sizing import Sizer, rows_of, sequences
+from llmcalc.calc.sizing import Sequences, Sizer, sequences
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.engines.base import Budget, Part
 from llmcalc.errors import InvalidInputError
@@ -76,22 +76,8 @@ class Holding:
         return found.total_bytes if found.per_device_bytes is None else found.per_device_bytes
 
     def _sharing(self, tokens: int, batch: int) -> int:
-        """Bytes on the fullest device of sequences that keep their first tokens once, in whole blocks."""
-        a, model = self.asked, self.architecture
-        if a.engine != "none":
-            raise InvalidInputError(f"how {a.engine} shares a prefix is not described", "--engine none")
-        sizer = Sizer(model, find_cache((model.cache_format or model.dtype) if a.cache == "auto" else a.cache))
-        size = sequences(tokens, batch, None, a.encoder_tokens, a.image_tokens).groups[0][0]
-        prefix = min(a.shared_prefix // (a.block_size or 1) * (a.block_size or 1), tokens)
-        arrays = []
-        for held in model.states:
-            once = held.state.scope.rows(prefix) if shared(held.state) and not held.state.borrowed else 0
-            rows = batch * rows_of(held.state, size) - (batch - 1) * once
-            arrays.append((held.depths, rows * sizer.entry(held.state, rank_row(held.state, a.ranks.tp))))
-        return max(
-            sum(bytes_each * sum(depth in span for depth in depths) for depths, bytes_each in arrays)
-            for span in stages(model.decoder.depth, a.ranks.pp)
-        )
+        a = self.asked
+        return shared_bytes(self.architecture, a, sequences(tokens, batch, None, a.encoder_tokens, a.image_tokens))
 
     @cached_property
     def block_tokens(self) -> int:
@@ -173,6 +159,27 @@ def most(holds: Callable[[int], bool], limit: int) -> int | None:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
+
+
+def shared_bytes(architecture: Architecture, asked: Asked, sizes: Sequences) -> int:
+    """Bytes on the fullest device of sequences that keep their first tokens once, in whole blocks.
+
+    Raises: InvalidInputError for an engine, whose own way to share is not described.
+    """
+    if asked.engine != "none":
+        raise InvalidInputError(f"how {asked.engine} shares a prefix is not described", "--engine none")
+    chosen = (architecture.cache_format or architecture.dtype) if asked.cache == "auto" else asked.cache
+    sizer, block = Sizer(architecture, find_cache(chosen)), asked.block_size or 1
+    prefix = min(asked.shared_prefix // block * block, *(size.tokens for size, _ in sizes.groups))
+    arrays = []
+    for held in architecture.states:
+        once = held.state.scope.rows(prefix) if shared(held.state) and not held.state.borrowed else 0
+        rows = sizes.rows(held.state) - (sizes.number - 1) * once
+        arrays.append((held.depths, rows * sizer.entry(held.state, rank_row(held.state, asked.ranks.tp))))
+    return max(
+        sum(bytes_each * sum(depth in span for depth in depths) for depths, bytes_each in arrays)
+        for span in stages(architecture.decoder.depth, asked.ranks.pp)
+    )
 
 
 class Reserves(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmcalc.calc.expected import Expected, expected
+from llmcalc.calc.fit import need
 from llmcalc.calc.latency import Latency
 from llmcalc.calc.speculative import Speculation
 from llmcalc.calc.timing import Timing, longest
@@ -211,6 +212,12 @@ def warned(model: Model, found: Latency) -> Iterator[str]:
         yield f"{found.device.name}: no peak is known, so that nothing is said of compute (--peak)"
     if ranks.tp * ranks.pp > 1 and found.device.link_bytes_per_second is None:
         yield f"{found.device.name}: no link is known, so that communication is not counted (--link)"
+    taken = need(
+        found.architecture, found.device, ranks, found.sizes, weights=found.reader.weights,
+        group_size=found.reader.group_size, cache=found.reader.cache, shared_prefix=found.reader.prefix,
+    )  # fmt: skip
+    if taken is not None and taken.short_by_bytes:
+        yield f"it does not fit: {taken}; the times are those of a device that could hold it"
     if limit is not None and longest_context > limit:
         yield (f"{longest_context:,} tokens are past the {limit:,} positions that the config names "
                "(max_position_embeddings)")  # fmt: skip
