@@ -168,7 +168,7 @@ class Latency:
         return self._grown(first).seconds_at_least
 
     def _grown(self, tokens: int) -> Timing:
-        return self.at(sequences(tokens, self.sizes.number, None, self.encoder_tokens, self.images))
+        return self.at(sequences(tokens, self.sizes.number, None, self.encoder_tokens, self.images, least=0))
 
     @cached_property
     def compute_bound_batch(self) -> int | None:

@@ -126,8 +126,6 @@ class Holding:
         if full is None:
             return None
         tokens = max(0, full * period - 1) if period > 1 else full
-        if not tokens and not holds(0):
-            return 0
         while period > 1 and holds(tokens + 1):
             tokens += 1
         return tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from llmcalc.calc.links import traffic
 from llmcalc.calc.needed import lags, least_work
 from llmcalc.calc.passes import Pass, Share
 from llmcalc.calc.rows import kept_bytes
+from llmcalc.calc.sizing import sequences
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.errors import UnsupportedError
 from llmcalc.hardware.catalogue import describe
@@ -28,8 +30,14 @@ PLAIN = describe(bandwidth=1e12, peak=1e15)  # no cache: every byte that must mo
 FULL = st.integers(0, 5000)
 
 
-def step(name: str, *words: int, **options: object) -> Latency:
-    return latency(load(name).architecture, PLAIN, *words, **options)  # type: ignore[arg-type]
+def step(name: str, n: int = 4096, batch: int = 1, **options: object) -> Latency:
+    found = latency(load(name).architecture, PLAIN, max(n, 1), batch, **options)  # type: ignore[arg-type]
+    return found if n else at(found, n, batch)
+
+
+def at(found: Latency, n: int, batch: int = 1) -> Latency:
+    """The same on other contexts, none at all among them, which a first step is on."""
+    return replace(found, sizes=sequences(n, batch, None, None, 0, least=0))
 
 
 # -- a decode step, by hand ----------------------------------------------------------------------------------------
@@ -208,7 +216,7 @@ def brute(kind: str, size: int, query: int) -> set[int]:
 @given(model=hybrids(), n=st.integers(0, 200))
 def test_rows_are_those_of_the_mask(model: Architecture, n: int) -> None:
     """Keys and values of full, windowed and chunked layers: those that the next token sees, less its own."""
-    found = latency(model, PLAIN, n)
+    found = at(latency(model, PLAIN), n)
     entry = found.reader.entry
     want = kept = 0
     for held in model.states:
@@ -252,7 +260,8 @@ def looked_at(layer: Layer, wanted: set[int], end: int) -> set[int]:
 @settings(max_examples=30, deadline=None)
 @given(model=hybrids(), n=FULL, batch=st.integers(1, 5), prompt=st.integers(1, 300), device=st.booleans())
 def test_the_bound_is_at_most_the_roofline(model: Architecture, n: int, batch: int, prompt: int, device: bool) -> None:
-    found = latency(model, PLAIN if device else describe("rtx-4090"), n, batch, prompt=prompt, batched_tokens=100)
+    one = latency(model, PLAIN if device else describe("rtx-4090"), 1, batch, prompt=prompt, batched_tokens=100)
+    found = at(one, n, batch)
     decode = found.decode
     assert decode.seconds_at_least <= decode.seconds_roofline * (1 + 1e-12)
     assert found.prefill_seconds_at_least <= found.prefill_seconds_roofline * (1 + 1e-12)
@@ -267,7 +276,8 @@ def test_longer_is_slower_where_all_is_seen(data: dict[str, object], n: int, mor
     model = read_config({**data, "sliding_window": None, "layer_types": None, "use_sliding_window": False})
     if any(held.state.scope.kind != "full" for held in model.states):
         return
-    short, long = latency(model, PLAIN, n).decode, latency(model, PLAIN, n + more).decode
+    found = latency(model, PLAIN)
+    short, long = at(found, n).decode, at(found, n + more).decode
     assert short.moved_bytes <= long.moved_bytes
     assert short.work.flops <= long.work.flops
 
@@ -279,7 +289,7 @@ def test_of_every_kind_of_model(path: Path) -> None:
         return
     for tokens, batch in ((0, 1), (1, 1), (127, 3), (3000, 2)):
         try:
-            found = latency(model, PLAIN, tokens, batch, prompt=max(1, tokens))
+            found = at(latency(model, PLAIN, prompt=max(1, tokens)), tokens, batch)
             operators = found.reader.operators(found.decode_pass())
         except UnsupportedError:
             return
