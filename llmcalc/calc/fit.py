@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from llmcalc.arch.model import Architecture
-from llmcalc.calc.cache import kv_cache
 from llmcalc.calc.degrees import Spreading
-from llmcalc.calc.room import Asked, shared_bytes
+from llmcalc.calc.room import Asked, array_stages
 from llmcalc.calc.sizing import Sequences, sequences
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.errors import LlmcalcError
@@ -50,12 +49,15 @@ def need(
     """
     if device.memory_bytes is None:
         return None
+    asked = Asked(cache=cache, ranks=ranks, shared_prefix=shared_prefix)
     try:
-        held = Spreading(architecture, weights, group_size, cache).choice(ranks).weight_bytes
-        kept = _cache(architecture, ranks, sizes, cache, shared_prefix)
+        held = Spreading(architecture, weights, group_size, asked).stages(ranks)
+        kept = array_stages(architecture, asked, sizes)
     except LlmcalcError:
         return None
-    return None if held is None else Need(held, kept, device.memory_bytes)
+    return max(
+        (Need(*pair, device.memory_bytes) for pair in zip(held, kept, strict=True)), key=lambda one: sum(one[:2])
+    )
 
 
 def short_by(
@@ -77,16 +79,3 @@ def short_by(
         cache=cache,
     )  # fmt: skip
     return None if found is None else found.short_by_bytes
-
-
-def _cache(architecture: Architecture, ranks: Ranks, sizes: Sequences, cache: str, prefix: int) -> int:
-    if prefix:
-        return shared_bytes(architecture, Asked(cache=cache, ranks=ranks, shared_prefix=prefix), sizes)
-    kept = 0
-    for size, number in sizes.groups:  # of sequences beside a stream, lengths alone do not tell what they keep
-        found = kv_cache(
-            architecture, size.tokens, number, encoder_tokens=size.source, image_tokens=size.images, cache=cache,
-            tp=ranks.tp, pp=ranks.pp,
-        )  # fmt: skip
-        kept += found.total_bytes if found.per_device_bytes is None else found.per_device_bytes
-    return kept

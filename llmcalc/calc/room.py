@@ -18,13 +18,14 @@ from llmcalc.calc.rows import shared
 from llmcalc.calc.sharding import rank_row, stages
 from llmcalc.calc.sizing import Sequences, Sizer, sequences
 from llmcalc.calc.weight_shards import Ranks
-from llmcalc.engines.base import Budget, Part
+from llmcalc.engines.base import Budget, Part, StageBytes
 from llmcalc.errors import InvalidInputError
 from llmcalc.formats import find_cache
 
 MOST_TOKENS = 2**40
 MOST_SEQUENCES = 2**40
 LONGEST_PERIOD = 2**16
+Pool = int | tuple[int, ...]  # room of a device: of any, or of one of each pipeline stage
 
 
 class Asked(NamedTuple):
@@ -66,18 +67,23 @@ class Holding:
 
     def bytes(self, tokens: int, batch: int) -> int:
         """Bytes on the fullest device, with what an engine's pool holds back."""
-        if batch == 0:
-            return 0
-        if self.asked.shared_prefix and batch > 1:
-            return self._sharing(self.rounded(tokens), batch)
-        found = self.estimate(tokens, batch)
-        if found.allocation is not None:
-            return found.allocation.per_device_bytes + found.allocation.reserve_bytes
-        return found.total_bytes if found.per_device_bytes is None else found.per_device_bytes
+        return max(self.stages(tokens, batch))
 
-    def _sharing(self, tokens: int, batch: int) -> int:
+    def stages(self, tokens: int, batch: int) -> tuple[int, ...]:
+        """The same on a device of each pipeline stage."""
         a = self.asked
-        return shared_bytes(self.architecture, a, sequences(tokens, batch, None, a.encoder_tokens, a.image_tokens))
+        if batch == 0 or not self.architecture.decoder.layers:
+            return (0,) * a.ranks.pp
+        if a.engine == "none":
+            sizes = sequences(self.rounded(tokens), batch, None, a.encoder_tokens, a.image_tokens)
+            return array_stages(self.architecture, a, sizes)
+        if a.shared_prefix and batch > 1:
+            raise InvalidInputError(f"how {a.engine} shares a prefix is not described", "--engine none")
+        return tuple(one.taken + one.reserve for one in self._taken(tokens, batch))
+
+    def _taken(self, tokens: int, batch: int) -> tuple[StageBytes, ...]:
+        taken = self.estimate(tokens, batch).allocation
+        return taken.stages if taken else (StageBytes(0),) * self.asked.ranks.pp
 
     @cached_property
     def block_tokens(self) -> int:
@@ -85,33 +91,33 @@ class Holding:
         taken = self.estimate(self.asked.tokens, 1).allocation
         return (taken.block_tokens if taken else self.asked.block_size) or 1
 
-    def whole(self, pool: int) -> int:
-        """A pool in whole blocks of the engine."""
-        taken = self.estimate(self.asked.tokens, 1).allocation
-        size = taken.block_bytes if taken and taken.blocks else None
-        return pool // size * size if size else pool
+    def holds(self, pool: Pool, tokens: int, batch: int) -> bool:
+        """Whether every device has room."""
+        held = self.stages(tokens, batch)
+        return all(size <= room for size, room in zip(held, _each(pool, len(held)), strict=True))
 
-    def sequences(self, pool: int, tokens: int) -> int | None:
+    def sequences(self, pool: Pool, tokens: int) -> int | None:
         """The most sequences of a length that a pool holds; None for sequences that keep nothing."""
-        if self.bytes(tokens, 2) <= self.bytes(tokens, 1) and self.bytes(tokens, 1) <= pool:
+        if self.stages(tokens, 2) == self.stages(tokens, 1) and self.holds(pool, tokens, 1):
             return None
-        return most(lambda batch: self.bytes(tokens, batch) <= pool, MOST_SEQUENCES)
+        return most(lambda batch: self.holds(pool, tokens, batch), MOST_SEQUENCES)
 
-    def concurrency(self, pool: int, tokens: int) -> Fraction | None:
-        """Sequences of a length with their fraction: what is left over what one more would take."""
-        pool = self.whole(pool)
+    def concurrency(self, pool: Pool, tokens: int) -> Fraction | None:
+        """Sequences of a length with their fraction: what is left over what one more would take, in whole blocks."""
         number = self.sequences(pool, tokens)
         if number is None:
             return None
-        held = self.bytes(tokens, number) if number else self._reserve(tokens)
-        more = self.bytes(tokens, number + 1) - held
-        return Fraction(number) + (Fraction(max(0, pool - held), more) if more > 0 else 0)
+        units = self._taken(tokens, 1) if self.asked.engine != "none" else (StageBytes(0),) * self.asked.ranks.pp
+        held = self.stages(tokens, number) if number else tuple(unit.reserve for unit in units)
+        shares = []
+        more = self.stages(tokens, number + 1)
+        for room, unit, size, longer in zip(_each(pool, len(held)), units, held, more, strict=True):
+            left = max(0, room - size) // (unit.block or 1) * (unit.block or 1)
+            if longer > size:
+                shares.append(Fraction(left, longer - size))
+        return Fraction(number) + min(shares, default=Fraction(0))
 
-    def _reserve(self, tokens: int) -> int:
-        taken = self.estimate(tokens, 1).allocation
-        return taken.reserve_bytes if taken else 0
-
-    def longest(self, pool: int, batch: int) -> int | None:
+    def longest(self, pool: Pool, batch: int) -> int | None:
         """The longest context that ``batch`` sequences can grow to, token by token; None where nothing grows.
 
         Open windows of compressed attention fill and empty: lengths where all of them are full are bisected, then the
@@ -119,7 +125,7 @@ class Holding:
         """
 
         def holds(tokens: int) -> bool:
-            return self.bytes(tokens, batch) <= pool
+            return self.holds(pool, tokens, batch)
 
         period = self.period
         full = most(lambda turn: holds(turn * period - 1 if period > 1 else turn), MOST_TOKENS // period)
@@ -159,25 +165,29 @@ def most(holds: Callable[[int], bool], limit: int) -> int | None:
     return low
 
 
-def shared_bytes(architecture: Architecture, asked: Asked, sizes: Sequences) -> int:
-    """Bytes on the fullest device of sequences that keep their first tokens once, in whole blocks.
+def array_stages(architecture: Architecture, asked: Asked, sizes: Sequences) -> tuple[int, ...]:
+    """Bytes of the exact arrays on a device of each pipeline stage.
 
-    Raises: InvalidInputError for an engine, whose own way to share is not described.
+    First tokens that the sequences have in common are kept once, in whole blocks.
     """
-    if asked.engine != "none":
-        raise InvalidInputError(f"how {asked.engine} shares a prefix is not described", "--engine none")
-    chosen = (architecture.cache_format or architecture.dtype) if asked.cache == "auto" else asked.cache
-    sizer, block = Sizer(architecture, find_cache(chosen)), asked.block_size or 1
+    if not architecture.decoder.layers:
+        return (0,) * asked.ranks.pp
+    sizer = Sizer(architecture, find_cache(asked.cache, architecture.cache_format or architecture.dtype))
+    block = asked.block_size or 1
     prefix = min(asked.shared_prefix // block * block, *(size.tokens for size, _ in sizes.groups))
     arrays = []
     for held in architecture.states:
         once = held.state.scope.rows(prefix) if shared(held.state) and not held.state.borrowed else 0
         rows = sizes.rows(held.state) - (sizes.number - 1) * once
         arrays.append((held.depths, rows * sizer.entry(held.state, rank_row(held.state, asked.ranks.tp))))
-    return max(
+    return tuple(
         sum(bytes_each * sum(depth in span for depth in depths) for depths, bytes_each in arrays)
         for span in stages(architecture.decoder.depth, asked.ranks.pp)
     )
+
+
+def _each(pool: Pool, count: int) -> tuple[int, ...]:
+    return pool if isinstance(pool, tuple) else (pool,) * count
 
 
 class Reserves(NamedTuple):

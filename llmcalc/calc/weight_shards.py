@@ -63,25 +63,25 @@ def largest_rank(
     Raises: InvalidInputError where degrees do not divide what they cut.
     """
     ranks.check()
-    spans = stages(_main(architecture).depth, ranks.pp)
+    spans = stages(cut_stack(architecture).depth, ranks.pp)
     sizes = [beside] * len(spans)
     group = dealt(architecture, found)
     for site, parts in found:
         for share in parts:
             one = rank_bytes(site, share, ranks, group)
-            for index, held in enumerate(_held(architecture, site, share, spans)):
+            for index, held in enumerate(held_by_stage(architecture, site, share, spans)):
                 sizes[index] += one * held
     return max(sizes)
 
 
-def _main(architecture: Architecture) -> Stack:
+def cut_stack(architecture: Architecture) -> Stack:
     """The stack that a pipeline cuts: the decoder, or the encoder of a model that is one alone."""
     return architecture.decoder if architecture.decoder.layers else architecture.encoder or architecture.decoder
 
 
-def _held(architecture: Architecture, site: Site, share: Share, spans: Sequence[range]) -> list[int]:
+def held_by_stage(architecture: Architecture, site: Site, share: Share, spans: Sequence[range]) -> list[int]:
     """How many blocks of a share each stage holds."""
-    stack = _main(architecture)
+    stack = cut_stack(architecture)
     if site.stack != stack.name:
         return [share.number, *[0] * (len(spans) - 1)]
     if not site.blocks:

@@ -37,6 +37,7 @@ def results(room: Capacity, served: Users | None) -> dict[str, object]:
         "concurrency": None if one is None else float(one), "max_sequences": room.max_sequences,
         "max_tokens_per_sequence": room.max_tokens_per_sequence,
         "max_position_embeddings": room.architecture.max_position_embeddings, "min_gpus": room.min_gpus,
+        "min_gpus_ranks": None if room.fewest is None else dict(zip(("tp", "pp", "ep"), room.fewest[:3], strict=True)),
         "gpus": ranks.tp * ranks.pp * ranks.dp, "memory": None if held is None else held._asdict(),
         "weight_bytes": None if room.device is None else room.weight_bytes, "cache_bytes": room.cache_bytes,
         "cache_bytes_per_sequence": room.holding.bytes(room.asked.tokens, 1),
@@ -80,8 +81,15 @@ def headline(model: Model, room: Capacity, served: Users | None) -> list[str]:
                      f"{most:,} whole ones")  # fmt: skip
         lines.append(_longest(room))
     if room.min_gpus is not None:
-        lines.append(f"fewest devices: {room.min_gpus:,}")
+        lines.append(f"fewest devices: {room.min_gpus:,}{_cut(room)}")
     return [*lines, *_users(served)]
+
+
+def _cut(room: Capacity) -> str:
+    """How the fewest devices are used, where they are several."""
+    named = zip(("tp", "pp", "ep"), room.fewest[:3] if room.fewest is not None else (), strict=False)
+    said = ", ".join(f"{name} {degree}" for name, degree in named if degree > 1)
+    return f" ({said})" if said else ""
 
 
 def _longest(room: Capacity) -> str:
@@ -149,6 +157,8 @@ def assumptions(room: Capacity, served: Users | None) -> Iterator[str]:
         for part in room.reserves.parts:
             seen = f"{show_bytes(part.low_bytes)} to {show_bytes(part.high_bytes)}"
             yield f"{part.name}: {seen}, of which the largest is taken: {part.source}"
+    if room.device is not None and room.limits.weight_memory is None:
+        yield from room.spreading.notes(a.ranks)
     if a.ranks.dp > 1:
         yield "sequences and devices are those of one replica"
     if served is not None:

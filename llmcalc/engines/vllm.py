@@ -8,7 +8,7 @@ Sources, read in November 2026: ``config/cache.py`` (block of 16), ``v1/kv_cache
 from __future__ import annotations
 
 from llmcalc.arch.base import State
-from llmcalc.engines.base import Allocation, Mixer, Plan, check_format, check_kinds, mixers, rounded
+from llmcalc.engines.base import Allocation, Mixer, Plan, StageBytes, check_format, check_kinds, mixers, rounded
 from llmcalc.engines.pages import Group, Page, PageKind, aligned, groups
 from llmcalc.engines.ranks import stages
 from llmcalc.errors import UnsupportedFormatError, UnsupportedLayerError
@@ -210,6 +210,7 @@ def _allocation(plan: Plan, found: list[Group], name: str) -> Allocation:
         log_line_bytes=widest * sum(taken),
         log_line='"... GiB KV cache is needed" and, for the whole pool, "Available KV cache memory"',
         cache_format=name,
+        stages=tuple(StageBytes(size * sum(taken), size, size) for size in sizes),
     )
 
 

@@ -71,7 +71,10 @@ def test_latents_are_whole_on_every_rank() -> None:
     one = capacity(model, describe("b200-180gb"), Asked(ranks=Ranks(8)))
     two = capacity(model, describe("b200-180gb"), Asked(ranks=Ranks(4, 2)))
     assert one.cache_bytes == 4096 * 61 * 576 * 2
-    assert two.cache_bytes == 4096 * 31 * 576 * 2
+    assert two.stage_caches == (4096 * 31 * 576 * 2, 4096 * 30 * 576 * 2)
+    # Three of the first stage's 31 layers have no experts: the second stage is the fuller one, with 30 layers' cache.
+    assert two.stage_weights[1] > two.stage_weights[0]
+    assert two.cache_bytes == two.stage_caches[1]
 
 
 def test_degrees_with_their_reasons() -> None:
