@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmcalc.calc.capacity import Capacity
-from llmcalc.calc.users import Users
+from llmcalc.calc.users import Met, Users
 from llmcalc.calc.weights import choose
 from llmcalc.cli import options as opt
 from llmcalc.cli.output import model_block
@@ -23,7 +23,7 @@ def report(model: Model, room: Capacity, served: Users | None, inputs: dict[str,
     return Report(
         "capacity", model_block(model.provenance), kept, results(room, served), headline(model, room, served),
         (bar(room), ways(room)) if room.device is not None else (pool(room),), (room.figure,),
-        (*model.assumptions, *assumptions(room, served)), (*model.warnings, *warned(room)),
+        (*model.assumptions, *assumptions(room, served)), (*model.warnings, *warned(room)), keyed=True,
     )  # fmt: skip
 
 
@@ -42,14 +42,9 @@ def results(room: Capacity, served: Users | None) -> dict[str, object]:
         "weight_bytes": None if room.device is None else room.weight_bytes, "cache_bytes": room.cache_bytes,
         "cache_bytes_per_sequence": room.holding.bytes(room.asked.tokens, 1),
         "block_tokens": room.holding.block_tokens if room.holding.block_tokens > 1 else None,
-        "limited_by": served.limited_by if served else "memory",
-        "max_users": served.most if served else room.max_sequences,
-        "tokens_per_second_per_device": served.tokens_per_second_per_device if served else None,
         "changes": [{"option": change.option, "change": change.text} for change in room.changes],
+        **of_users(room, served),
     }  # fmt: skip
-    if served is not None and served.most:
-        pace = served.pace(served.most)
-        out |= {"itl_seconds": pace.itl_seconds, "ttft_seconds": pace.ttft_seconds, "basis": pace.basis}
     if room.device is not None:
         out["choices"] = [
             {**choice.ranks._asdict(), "weight_bytes": choice.weight_bytes, "valid": choice.weight_bytes is not None,
@@ -57,6 +52,24 @@ def results(room: Capacity, served: Users | None) -> dict[str, object]:
             for choice, fits in room.choices
         ]  # fmt: skip
     return out
+
+
+def of_users(room: Capacity, served: Users | None) -> dict[str, object]:
+    """Users by the bound under the plain keys, by what is expected under their own."""
+    if served is None:
+        return {"limited_by": "memory", "max_users": room.max_sequences, "tokens_per_second_per_device": None,
+                "basis": "at_least", "targets": [], "max_users_expected": None, "expected_reason": None}  # fmt: skip
+    bound, likely = served.bound, served.expected
+    return {
+        "limited_by": bound.limited_by, "max_users": bound.most,
+        "tokens_per_second_per_device": bound.tokens_per_second_per_device, "basis": bound.basis,
+        "itl_seconds": bound.itl_seconds, "ttft_seconds": served.ttft(bound.most) if bound.most else None,
+        "targets": [target._asdict() for target in served.met()],
+        "max_users_expected": likely and likely.most, "limited_by_expected": likely and likely.limited_by,
+        "tokens_per_second_per_device_expected": likely and likely.tokens_per_second_per_device,
+        "itl_seconds_expected": likely and likely.itl_seconds,
+        "expected_up_to_users": served.spoken, "expected_reason": served.silent or None,
+    }  # fmt: skip
 
 
 def headline(model: Model, room: Capacity, served: Users | None) -> list[str]:
@@ -102,16 +115,37 @@ def _longest(room: Capacity) -> str:
 
 
 def _users(served: Users | None) -> Iterator[str]:
-    if served is None or not served.most:
-        if served is not None and served.limited_by != "nothing":
-            yield f"no user can be served: {LIMITS[served.limited_by]} does not allow one"
+    """Users by the bound and by what is expected, and whether the sequences asked for meet the targets."""
+    if served is None:
         return
-    pace = served.pace(served.most)
-    word = "likely" if pace.basis == "expected" else "at least"
-    yield (f"{served.most:,} users at once, limited by {LIMITS[served.limited_by]}: a token takes {word} "
-           f"{show_seconds(pace.itl_seconds)}, the first at least {show_seconds(pace.ttft_seconds)}, "
-           f"{'at most ' if pace.basis == 'at_least' else ''}{served.tokens_per_second_per_device:,.0f} tokens/s a "
-           "device")  # fmt: skip
+    bound, likely = served.bound, served.expected
+    if bound.most == 0:
+        yield f"no user can be served: {LIMITS[bound.limited_by]} does not allow one"
+    elif bound.most and bound.itl_seconds:
+        yield (f"at most {bound.most:,} users at once, limited by {LIMITS[bound.limited_by]}: a token takes at least "
+               f"{show_seconds(bound.itl_seconds)}, the first at least {show_seconds(served.ttft(bound.most))}, "
+               f"at most {bound.tokens_per_second_per_device:,.0f} tokens/s a device")  # fmt: skip
+    if likely is not None and likely.most and likely.itl_seconds:
+        yield (f"expected: {likely.most:,} users at once, limited by {LIMITS[likely.limited_by]}: a token likely takes "
+               f"{show_seconds(likely.itl_seconds)}, "
+               f"{likely.tokens_per_second_per_device:,.0f} tokens/s a device")  # fmt: skip
+    elif likely is not None and likely.most == 0 and bound.most:
+        yield f"expected: no user is served within {LIMITS[likely.limited_by]}"
+    elif served.spoken != 0 and bound.most:
+        yield f"expected: not known: {served.silent}"
+    yield from (_target(target, served.room.asked.batch) for target in served.met())
+
+
+def _target(target: Met, number: int) -> str:
+    """Whether the sequences asked for meet a target, and on what basis that is said."""
+    what = "a token" if target.target == "itl" else "the last first token"
+    least = f"{what} takes at least {show_seconds(target.at_least)}"
+    seen = "" if target.expected is None else f"{what} likely takes {show_seconds(target.expected)}"
+    verdict = {
+        (False, "at_least"): f"surely missed, {least}", (False, "expected"): f"expected to be missed, {seen}",
+        (True, "expected"): f"expected to be met, {seen}", (None, None): f"not ruled out, {least}",
+    }[target.met, target.basis]  # fmt: skip
+    return f"--max-{target.target} {show_seconds(target.seconds)} with {number:,} at once: {verdict}"
 
 
 def bar(room: Capacity) -> Table:
@@ -163,6 +197,8 @@ def assumptions(room: Capacity, served: Users | None) -> Iterator[str]:
         yield "sequences and devices are those of one replica"
     if served is not None:
         yield "users: decode steps of all together; the first token is the last one's, of as many prompts at once"
+        if a.ranks.pp > 1:
+            yield "by the bound, stages may work on different sequences at once; expected are steps of all together"
 
 
 def warned(room: Capacity) -> Iterator[str]:
