@@ -32,6 +32,12 @@ class Limits(NamedTuple):
     activation: int | None = None
     overhead: int | None = None
 
+    def check(self) -> None:
+        """Raises: InvalidInputError for a size below zero; the fraction is the engine's rule's to judge."""
+        for name, size in zip(self._fields[1:], self[1:], strict=True):
+            if (size or 0) < 0:
+                raise InvalidInputError(f"{name} is {size}, expected at least 0")
+
 
 class Memory(NamedTuple):
     """The bar of one device, in bytes; ``free`` is below zero where it does not fit."""
@@ -155,6 +161,8 @@ class Capacity:
     @cached_property
     def concurrency(self) -> Fraction | None:
         """Sequences at the length asked for, with their fraction; None where they keep nothing."""
+        if not self.holding.keeps:
+            return None
         return self.holding.concurrency(self.lefts, self.asked.tokens) if min(self.lefts) > 0 else Fraction(0)
 
     @property
@@ -173,6 +181,8 @@ class Capacity:
     @cached_property
     def max_tokens_per_sequence(self) -> int | None:
         """The longest context of the sequences asked for; None where nothing grows."""
+        if not self.holding.keeps:
+            return None
         return self.holding.longest(self.lefts, self.asked.batch) if min(self.lefts) > 0 else 0
 
     @property
@@ -187,7 +197,7 @@ class Capacity:
     def spread(self, ranks: Ranks) -> Capacity:
         """The same on other ranks."""
         other = replace(self, asked=self.asked._replace(ranks=ranks))
-        other.__dict__["spreading"] = self.spreading  # the same weights: cut anew, not laid out anew
+        vars(other)["spreading"] = self.spreading  # the same weights: cut anew, not laid out anew
         return other
 
     def holds(self, ranks: Ranks) -> bool:
@@ -212,9 +222,7 @@ class Capacity:
 
         Weights given with --weight-memory cannot be spread, so that nothing is known then.
         """
-        if self.device is None or self.rule is None or self.limits.weight_memory is not None:
-            return None
-        return fewest(self)
+        return None if self.rule is None or self.limits.weight_memory is not None else fewest(self)
 
     @property
     def min_gpus(self) -> int | None:
@@ -239,8 +247,11 @@ class Capacity:
             yield Change(f"--tokens {longest}", f"contexts of at most {longest:,} tokens")
         if most and most < self.asked.batch:
             yield Change(f"--batch {most}", f"at most {most:,} sequences")
-        if self.fewest is not None:
-            yield Change(degrees(self.fewest, self.asked.ranks), f"{self.min_gpus} devices")
+        if (ranks := self.fewest) is not None:
+            yield Change(
+                degrees(ranks, self.asked.ranks),
+                f"{ranks.tp * ranks.pp} devices" + (" a replica" if ranks.dp > 1 else ""),
+            )
 
     @property
     def figure(self) -> Figure:
@@ -280,9 +291,8 @@ def capacity(
     Checked: tests/capacity
     """
     asked, limits = asked or Asked(), limits or Limits()
-    asked.ranks.check()
-    if asked.tokens < 1 or asked.batch < 1:
-        raise InvalidInputError("there must be at least one sequence, of at least one token")
+    asked.check()
+    limits.check()
     if limits.cache_memory is not None:
         device = None
     elif device is None:

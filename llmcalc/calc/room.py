@@ -42,6 +42,16 @@ class Asked(NamedTuple):
     image_tokens: int = 0
     shared_prefix: int = 0
 
+    def check(self) -> None:
+        """Raises: InvalidInputError for numbers that are too small, and degrees that do not fit together."""
+        self.ranks.check()
+        if self.tokens < 1 or self.batch < 1:
+            raise InvalidInputError("there must be at least one sequence, of at least one token")
+        least = {"block_size": 1, "batched_tokens": 1, "encoder_tokens": 0, "image_tokens": 0, "shared_prefix": 0}
+        for name, value in self._asdict().items():
+            if name in least and value is not None and value < least[name]:
+                raise InvalidInputError(f"{name} is {value}, expected at least {least[name]}")
+
 
 @dataclass(frozen=True)
 class Holding:
@@ -50,13 +60,19 @@ class Holding:
     architecture: Architecture
     asked: Asked
 
+    @property
+    def keeps(self) -> bool:
+        """Whether sequences keep anything from one step to the next: those of an encoder alone do not."""
+        return bool(self.architecture.states)
+
     def estimate(self, tokens: int, batch: int) -> CacheEstimate:
         """The exact arrays, and what the engine takes."""
         a = self.asked
         plain = a.engine == "none"
+        cut = a.ranks if self.architecture.decoder.layers else Ranks()
         return kv_cache(
             self.architecture, self.rounded(tokens), batch, encoder_tokens=a.encoder_tokens,
-            image_tokens=a.image_tokens, cache=a.cache, engine=a.engine, tp=a.ranks.tp, pp=a.ranks.pp,
+            image_tokens=a.image_tokens, cache=a.cache, engine=a.engine, tp=cut.tp, pp=cut.pp,
             block_size=None if plain else a.block_size, batched_tokens=None if plain else a.batched_tokens,
         )  # fmt: skip
 
@@ -72,7 +88,7 @@ class Holding:
     def stages(self, tokens: int, batch: int) -> tuple[int, ...]:
         """The same on a device of each pipeline stage."""
         a = self.asked
-        if batch == 0 or not self.architecture.decoder.layers:
+        if batch == 0 or not self.keeps:
             return (0,) * a.ranks.pp
         if a.engine == "none":
             sizes = sequences(self.rounded(tokens), batch, None, a.encoder_tokens, a.image_tokens)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmcalc.calc.capacity import Capacity
+from llmcalc.calc.fewest import MOST_DEVICES
 from llmcalc.calc.users import Met, Users
 from llmcalc.calc.weights import choose
 from llmcalc.cli import options as opt
@@ -29,18 +30,20 @@ def report(model: Model, room: Capacity, served: Users | None, inputs: dict[str,
 
 def results(room: Capacity, served: Users | None) -> dict[str, object]:
     """The keys of the JSON document; bytes are those of the fullest device, sequences those of one replica."""
-    one, ranks = room.concurrency, room.asked.ranks
+    one, ranks, kept = room.concurrency, room.asked.ranks, room.holding.keeps
     held = room.memory
     out: dict[str, object] = {
-        "fits": room.fits, "short_by_bytes": room.short_by_bytes, "cache_pool_bytes": room.cache_pool_bytes,
-        "largest_cache_pool_bytes": room.largest_pool_bytes, "pool_tokens": room.pool_tokens,
+        "fits": room.fits, "short_by_bytes": room.short_by_bytes,
+        "cache_pool_bytes": room.cache_pool_bytes if kept else None,
+        "largest_cache_pool_bytes": room.largest_pool_bytes if kept else None, "pool_tokens": room.pool_tokens,
         "concurrency": None if one is None else float(one), "max_sequences": room.max_sequences,
         "max_tokens_per_sequence": room.max_tokens_per_sequence,
         "max_position_embeddings": room.architecture.max_position_embeddings, "min_gpus": room.min_gpus,
         "min_gpus_ranks": None if room.fewest is None else dict(zip(("tp", "pp", "ep"), room.fewest[:3], strict=True)),
         "gpus": ranks.tp * ranks.pp * ranks.dp, "memory": None if held is None else held._asdict(),
-        "weight_bytes": None if room.device is None else room.weight_bytes, "cache_bytes": room.cache_bytes,
-        "cache_bytes_per_sequence": room.holding.bytes(room.asked.tokens, 1),
+        "weight_bytes": None if room.device is None else room.weight_bytes,
+        "cache_bytes": room.cache_bytes if kept else None,
+        "cache_bytes_per_sequence": room.holding.bytes(room.asked.tokens, 1) if kept else None,
         "block_tokens": room.holding.block_tokens if room.holding.block_tokens > 1 else None,
         "changes": [{"option": change.option, "change": change.text} for change in room.changes],
         **of_users(room, served),
@@ -57,7 +60,8 @@ def results(room: Capacity, served: Users | None) -> dict[str, object]:
 def of_users(room: Capacity, served: Users | None) -> dict[str, object]:
     """Users by the bound under the plain keys, by what is expected under their own."""
     if served is None:
-        return {"limited_by": "memory", "max_users": room.max_sequences, "tokens_per_second_per_device": None,
+        name = "memory" if room.max_sequences is not None else "nothing"
+        return {"limited_by": name, "max_users": room.max_sequences, "tokens_per_second_per_device": None,
                 "basis": "at_least", "targets": [], "max_users_expected": None, "expected_reason": None}  # fmt: skip
     bound, likely = served.bound, served.expected
     return {
@@ -84,17 +88,21 @@ def headline(model: Model, room: Capacity, served: Users | None) -> list[str]:
         lines.append(f"it does not fit: short by {room.short_by_bytes:,} bytes = {show_bytes(room.short_by_bytes)}"
                      + (" on the fullest device" if a.ranks.tp * a.ranks.pp > 1 else ""))  # fmt: skip
         lines += [f"  it would with {change.text} ({change.option})" for change in room.changes]
-    lines.append(f"pool for the cache: {room.cache_pool_bytes:,} bytes = {show_bytes(room.cache_pool_bytes)} a device"
-                 + (f", up to {show_bytes(room.largest_pool_bytes)} with the smallest reserves that were seen"
-                    if room.largest_pool_bytes > room.cache_pool_bytes else ""))  # fmt: skip
+    if room.holding.keeps:
+        size, largest = room.cache_pool_bytes, room.largest_pool_bytes
+        seen = f", up to {show_bytes(largest)} with the smallest reserves that were seen" if largest > size else ""
+        lines.append(f"pool for the cache: {size:,} bytes = {show_bytes(size)} a device{seen}")
     if room.concurrency is None:
-        lines.append("sequences keep nothing: their number is not limited by memory")
+        further = "further sequences" if room.asked.shared_prefix else "sequences"
+        lines.append(f"{further} keep nothing: their number is not limited by memory")
     elif room.left > 0:
         lines.append(f"{float(room.concurrency):,.2f} sequences of {a.tokens:,} tokens = {room.pool_tokens:,} tokens; "
                      f"{most:,} whole ones")  # fmt: skip
         lines.append(_longest(room))
     if room.min_gpus is not None:
         lines.append(f"fewest devices: {room.min_gpus:,}{_cut(room)}")
+    elif room.device is not None and room.limits.weight_memory is None:
+        lines.append(f"fewest devices: none up to {MOST_DEVICES:,} would do")
     return [*lines, *_users(served)]
 
 
@@ -209,6 +217,11 @@ def warned(room: Capacity) -> Iterator[str]:
     if room.architecture.dtype_assumed:
         yield f"the config names no dtype; {room.architecture.dtype} is taken"
     limit = room.architecture.max_position_embeddings
+    if room.device is None:
+        given = [f"--{name.replace('_', '-')}" for name, value in room.limits._asdict().items()
+                 if value is not None and name != "cache_memory"]  # fmt: skip
+        if given:
+            yield f"beside --cache-memory, which is the pool itself, {', '.join(given)} has no effect"
     held = room.holding.estimate(room.asked.tokens, room.asked.batch)
     if held.allocation is not None:
         yield from held.allocation.warnings

@@ -70,7 +70,7 @@ def check(plan: Plan, found: tuple[Mixer, ...]) -> None:
     """
     check_kinds("vLLM", found, RUNS, SCOPES)
     check_format("vLLM", plan.cache, FORMATS)
-    if found and plan.architecture.encoder and plan.architecture.decoder_type not in ENCODER_DECODERS:
+    if found and plan.architecture.encoder and plan.architecture.model_type not in ENCODER_DECODERS:
         raise UnsupportedLayerError(f"vLLM does not run the encoder and decoder of {plan.architecture.model_type}")
     if plan.cache.key.name == "fp32" and plan.chosen and plan.architecture.dtype != "fp32":
         raise UnsupportedFormatError("vLLM stores keys and values in fp32 only where the model runs in it")
