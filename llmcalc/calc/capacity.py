@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.degrees import Choice, Spreading
-from llmcalc.calc.fewest import degrees, fewest
+from llmcalc.calc.fewest import called, degrees, fewest
 from llmcalc.calc.room import Asked, Holding, Reserves, pool_left, reserves
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.engines.base import Budget
@@ -248,10 +248,7 @@ class Capacity:
         if most and most < self.asked.batch:
             yield Change(f"--batch {most}", f"at most {most:,} sequences")
         if (ranks := self.fewest) is not None:
-            yield Change(
-                degrees(ranks, self.asked.ranks),
-                f"{ranks.tp * ranks.pp} devices" + (" a replica" if ranks.dp > 1 else ""),
-            )
+            yield Change(degrees(ranks, self.asked.ranks), called(ranks))
 
     @property
     def figure(self) -> Figure:

@@ -74,3 +74,8 @@ def degrees(ranks: Ranks, before: Ranks) -> str:
         if value != 1 or old != 1
     ]
     return " ".join([f"--gpus {ranks.tp * ranks.pp * ranks.dp}", *named])
+
+
+def called(ranks: Ranks) -> str:
+    """How many devices that are, in words."""
+    return f"{ranks.tp * ranks.pp} devices" + (" a replica" if ranks.dp > 1 else "")

@@ -78,8 +78,7 @@ class Holding:
 
     def rounded(self, tokens: int) -> int:
         """Tokens in whole blocks, where the exact arrays are paged by an option."""
-        block = self.asked.block_size if self.asked.engine == "none" else None
-        return -(-tokens // block) * block if block else tokens
+        return -(-tokens // self._block) * self._block
 
     def bytes(self, tokens: int, batch: int) -> int:
         """Bytes on the fullest device, with what an engine's pool holds back."""
@@ -93,7 +92,7 @@ class Holding:
         if a.engine == "none":
             sizes = sequences(self.rounded(tokens), batch, None, a.encoder_tokens, a.image_tokens)
             return array_stages(self.architecture, a, sizes)
-        if a.shared_prefix and batch > 1:
+        if a.shared_prefix:
             raise InvalidInputError(f"how {a.engine} shares a prefix is not described", "--engine none")
         return tuple(one.taken + one.reserve for one in self._taken(tokens, batch))
 
@@ -144,19 +143,31 @@ class Holding:
             return self.holds(pool, tokens, batch)
 
         period = self.period
-        full = most(lambda turn: holds(turn * period - 1 if period > 1 else turn), MOST_TOKENS // period)
+        full = most(lambda turn: all(map(holds, self._peaks(turn))), MOST_TOKENS // period)
         if full is None:
             return None
-        tokens = max(0, full * period - 1) if period > 1 else full
+        tokens = full and self._peaks(full)[-1]
         while period > 1 and holds(tokens + 1):
             tokens += 1
         return tokens
 
+    def _peaks(self, turn: int) -> range:
+        """Lengths of a turn of the open windows that no other of its lengths takes more than."""
+        period, block = self.period, self._block
+        if block > 1 and period > 1:
+            return range((turn - 1) * period + block, turn * period + 1, block)
+        last = turn * period - 1 if period > 1 else turn
+        return range(last, last + 1)
+
+    @property
+    def _block(self) -> int:
+        return (self.asked.block_size or 1) if self.asked.engine == "none" else 1
+
     @cached_property
     def period(self) -> int:
-        """After how many tokens every open window is where it was."""
+        """After how many tokens every open window is where it was, in whole blocks."""
         sizes = [h.state.scope.size for h in self.architecture.states if h.state.scope.kind == "open"]
-        found = lcm(*sizes) if sizes else 1
+        found = lcm(*sizes, self._block) if sizes else 1
         if found > LONGEST_PERIOD:
             raise InvalidInputError(
                 f"compressed windows repeat after {found:,} tokens only: no longest context is sought"
