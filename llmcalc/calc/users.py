@@ -75,21 +75,18 @@ class Users:
         """
         if self.found.reader.ranks.pp == 1:
             return self._step(number).seconds_at_least
-        return max(self._step(1).seconds_at_least, self._busiest(((self._step(number), 1),)))
+        step, stages = self._step(number), self.found.reader.ranks.pp
+        moving = step.moved_bytes / self.found.device.bandwidth()
+        return max(self._step(1).seconds_at_least, moving, (step.compute_seconds or 0.0) / stages)
 
     def ttft(self, number: int) -> float:
-        """Seconds to the last first token of so many prompts, at least."""
-        together = replace(self.found, sizes=self._of(number))
-        if self.found.reader.ranks.pp == 1:
+        """Seconds to the last first token of so many prompts, at least; of stages, the busiest has an equal share."""
+        together, stages = replace(self.found, sizes=self._of(number)), self.found.reader.ranks.pp
+        if stages == 1:
             return together.prefill_seconds_at_least
+        memory, compute, _ = together.prefill_seconds
         one = replace(self.found, sizes=self._of(1))
-        return max(one.prefill_seconds_at_least, self._busiest(together.passes))
-
-    def _busiest(self, passes: tuple[tuple[Timing, int], ...]) -> float:
-        """What one stage needs at least for its part of passes, of which it computes an equal share or more."""
-        bandwidth, stages = self.found.device.bandwidth(), self.found.reader.ranks.pp
-        moving = sum(times * timing.moved_bytes for timing, times in passes) / bandwidth
-        return max(moving, sum(times * (timing.compute_seconds or 0.0) for timing, times in passes) / stages)
+        return max(one.prefill_seconds_at_least, memory / stages, (compute or 0.0) / stages)
 
     def likely(self, number: int) -> Expected | None:
         """What to expect of a decode step of so many sequences, one step of all of them after another."""
