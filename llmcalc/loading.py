@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from llmcalc.arch.families import read_config
 from llmcalc.arch.model import Architecture
@@ -12,17 +13,22 @@ from llmcalc.errors import InvalidInputError, NotFoundError
 from llmcalc.sources import resolve
 from llmcalc.sources.raw import Provenance, RawConfig, Tensor
 
+if TYPE_CHECKING:
+    from llmcalc.calc.verify import Verification
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
     """A model that was found and read: what it is, and where its config came from.
 
-    ``tensors``: what the checkpoint's own headers say, None where none were read.
+    ``tensors``: what the checkpoint's own headers say, None where none were read. ``held``: how they agree with the
+    architecture, where loading looked.
     """
 
     architecture: Architecture
     provenance: Provenance
     tensors: tuple[Tensor, ...] | None = None
+    held: Verification | None = None
 
     @property
     def dialect(self) -> str:
@@ -68,11 +74,13 @@ def load(
         raw = _with_headers(raw)
     architecture = read_config(raw.data, where=raw.where, as_family=as_family, overrides=overrides)
     warnings = (*raw.warnings, *architecture.warnings)
+    held = None
     if raw.provenance.source == "gguf" and not headers and not overrides:
-        warnings = (*warnings, *_doubts(architecture, raw))
+        held = _held(architecture, raw)
+        warnings = (*warnings, *_doubts(held, raw))
     asked = {"set": dict(overrides or {}), "as": as_family, "source": source}
     found = replace(raw.provenance, asked=asked)
-    return Model(replace(architecture, warnings=warnings), found, raw.tensors)
+    return Model(replace(architecture, warnings=warnings), found, raw.tensors, held)
 
 
 def _named(ref: object) -> str:
@@ -102,11 +110,15 @@ def _with_headers(raw: RawConfig) -> RawConfig:
     return replace(raw, tensors=tensors, warnings=(*raw.warnings, *warnings))
 
 
-def _doubts(architecture: Architecture, raw: RawConfig) -> tuple[str, ...]:
-    """A warning where the config made from a GGUF header does not describe the tensors that the header lists."""
+def _held(architecture: Architecture, raw: RawConfig) -> Verification:
+    # Imported here: most models are read without headers.
     from llmcalc.calc.verify import verify
 
-    found = verify(architecture, raw.tensors or (), "gguf")
+    return verify(architecture, raw.tensors or (), "gguf")
+
+
+def _doubts(found: Verification, raw: RawConfig) -> tuple[str, ...]:
+    """A warning where the config made from a GGUF header does not describe the tensors that the header lists."""
     if found.agrees:
         return ()
     names = [t.name for t in (*found.missing, *found.unexpected)] + [m.name for m in found.mismatched]

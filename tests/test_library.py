@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import llmcalc
+from llmcalc.calc.latency import latency
 from llmcalc.errors import InvalidInputError
+from llmcalc.hardware.catalogue import describe
 
 MODEL = llmcalc.load("llama-3-8b")
 
@@ -45,6 +47,12 @@ def test_a_path_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         lambda: llmcalc.kv_cache(MODEL, 2**53 + 1),
         lambda: llmcalc.kv_cache(MODEL, 10**5000),
         lambda: llmcalc.kv_cache(MODEL, -1),
+        lambda: llmcalc.kv_cache(MODEL, 0),
+        lambda: llmcalc.kv_cache(MODEL, lengths=[18, 0]),
+        lambda: llmcalc.flops(MODEL, 0),
+        lambda: llmcalc.flops(MODEL, lengths=[0]),
+        lambda: latency(MODEL.architecture, describe(bandwidth=1e12), 0),
+        lambda: latency(MODEL.architecture, describe(bandwidth=1e12), lengths=[18, -1]),
         lambda: llmcalc.kv_cache(MODEL, batch=0),
         lambda: llmcalc.kv_cache(MODEL, lengths="123"),
         lambda: llmcalc.kv_cache(MODEL, lengths=[1, 2.0]),

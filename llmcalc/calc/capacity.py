@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import ceil
 from typing import NamedTuple
 
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.degrees import Choice, Spreading
+from llmcalc.calc.fewest import called, degrees, fewest
 from llmcalc.calc.room import Asked, Holding, Reserves, pool_left, reserves
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.engines.base import Budget
@@ -19,8 +19,6 @@ from llmcalc.errors import InvalidInputError, LlmcalcError
 from llmcalc.figure import Figure, total
 from llmcalc.hardware.device import Device
 
-MOST_DEVICES = 1024
-MOST_TP = 128
 NARROWER = ("fp8", "int4")
 DEVICE_SOURCE = "per device; weights and cache of the fullest one"
 
@@ -33,6 +31,12 @@ class Limits(NamedTuple):
     weight_memory: int | None = None
     activation: int | None = None
     overhead: int | None = None
+
+    def check(self) -> None:
+        """Raises: InvalidInputError for a size below zero; the fraction is the engine's rule's to judge."""
+        for name, size in zip(self._fields[1:], self[1:], strict=True):
+            if (size or 0) < 0:
+                raise InvalidInputError(f"{name} is {size}, expected at least 0")
 
 
 class Memory(NamedTuple):
@@ -66,7 +70,7 @@ class Capacity:
     @cached_property
     def spreading(self) -> Spreading:
         """The weights, to be cut."""
-        return Spreading(self.architecture, self.weights, self.group_size, self.asked.cache, self.asked.engine)
+        return Spreading(self.architecture, self.weights, self.group_size, self.asked)
 
     @cached_property
     def holding(self) -> Holding:
@@ -74,19 +78,14 @@ class Capacity:
         return Holding(self.architecture, self.asked)
 
     @cached_property
-    def weight_bytes(self) -> int:
-        """Weights on the fullest device.
+    def stage_weights(self) -> tuple[int, ...]:
+        """Weights on a device of each pipeline stage.
 
         Raises: InvalidInputError where the degrees divide nothing.
         """
-        if self.limits.weight_memory is not None:
-            return self.limits.weight_memory
-        if self.device is None:
-            return 0
-        choice = self.spreading.choice(self.asked.ranks)
-        if choice.weight_bytes is None:
-            raise InvalidInputError(choice.reason, "the valid degrees: see the choices of capacity without --tp")
-        return choice.weight_bytes
+        if self.device is None or self.limits.weight_memory is not None:
+            return (self.limits.weight_memory or 0,) * self.asked.ranks.pp
+        return self.spreading.stages(self.asked.ranks)
 
     @cached_property
     def rule(self) -> Budget | None:
@@ -104,15 +103,40 @@ class Capacity:
         """What is neither weights nor cache."""
         return reserves(self.asked.engine, self.rule, self.limits.activation, self.limits.overhead)
 
-    def _left(self, reserved: int) -> int:
-        if self.rule is None:
-            return self.limits.cache_memory or 0
-        return pool_left(self.rule, self.weight_bytes, reserved)
+    def _left(self, weights: int, reserved: int) -> int:
+        return (self.limits.cache_memory or 0) if self.rule is None else pool_left(self.rule, weights, reserved)
 
     @cached_property
+    def lefts(self) -> tuple[int, ...]:
+        """What the largest reserves leave for the cache on a device of each stage, below zero where it is nothing."""
+        reserved = self.reserves.activations[1] + self.reserves.runtime[1]
+        return tuple(self._left(weights, reserved) for weights in self.stage_weights)
+
+    @cached_property
+    def stage_caches(self) -> tuple[int, ...]:
+        """What the sequences asked for take on a device of each stage."""
+        return self.holding.stages(self.asked.tokens, self.asked.batch)
+
+    @cached_property
+    def fullest(self) -> int:
+        """The stage whose devices have least room beside weights, reserves and the cache asked for."""
+        rooms = [left - taken for left, taken in zip(self.lefts, self.stage_caches, strict=True)]
+        return rooms.index(min(rooms))
+
+    @property
+    def weight_bytes(self) -> int:
+        """Weights on the fullest device."""
+        return self.stage_weights[self.fullest]
+
+    @property
+    def cache_bytes(self) -> int:
+        """What the sequences asked for take on the fullest device."""
+        return self.stage_caches[self.fullest]
+
+    @property
     def left(self) -> int:
-        """What the largest reserves leave for the cache, below zero where they leave nothing."""
-        return self._left(self.reserves.activations[1] + self.reserves.runtime[1])
+        """What the largest reserves leave for the cache on the fullest device, below zero where it is nothing."""
+        return self.lefts[self.fullest]
 
     @property
     def cache_pool_bytes(self) -> int:
@@ -122,12 +146,7 @@ class Capacity:
     @property
     def largest_pool_bytes(self) -> int:
         """The same with the smallest reserves that were seen."""
-        return max(0, self._left(self.reserves.activations[0] + self.reserves.runtime[0]))
-
-    @cached_property
-    def cache_bytes(self) -> int:
-        """What the sequences asked for take on the fullest device."""
-        return self.holding.bytes(self.asked.tokens, self.asked.batch)
+        return max(0, self._left(self.weight_bytes, self.reserves.activations[0] + self.reserves.runtime[0]))
 
     @property
     def short_by_bytes(self) -> int:
@@ -136,13 +155,15 @@ class Capacity:
 
     @property
     def fits(self) -> bool:
-        """Whether everything asked for fits."""
+        """Whether everything asked for fits on every device."""
         return self.short_by_bytes == 0
 
     @cached_property
     def concurrency(self) -> Fraction | None:
         """Sequences at the length asked for, with their fraction; None where they keep nothing."""
-        return self.holding.concurrency(self.left, self.asked.tokens) if self.left > 0 else Fraction(0)
+        if not self.holding.keeps:
+            return None
+        return self.holding.concurrency(self.lefts, self.asked.tokens) if min(self.lefts) > 0 else Fraction(0)
 
     @property
     def max_sequences(self) -> int | None:
@@ -160,7 +181,9 @@ class Capacity:
     @cached_property
     def max_tokens_per_sequence(self) -> int | None:
         """The longest context of the sequences asked for; None where nothing grows."""
-        return self.holding.longest(self.left, self.asked.batch) if self.left > 0 else 0
+        if not self.holding.keeps:
+            return None
+        return self.holding.longest(self.lefts, self.asked.batch) if min(self.lefts) > 0 else 0
 
     @property
     def memory(self) -> Memory | None:
@@ -174,7 +197,7 @@ class Capacity:
     def spread(self, ranks: Ranks) -> Capacity:
         """The same on other ranks."""
         other = replace(self, asked=self.asked._replace(ranks=ranks))
-        other.__dict__["spreading"] = self.spreading  # the same weights: cut anew, not laid out anew
+        vars(other)["spreading"] = self.spreading  # the same weights: cut anew, not laid out anew
         return other
 
     def holds(self, ranks: Ranks) -> bool:
@@ -194,32 +217,17 @@ class Capacity:
         return tuple((one, one.weight_bytes is not None and self.holds(one.ranks)) for one in found)
 
     @cached_property
-    def min_gpus(self) -> int | None:
-        """The fewest devices of one replica on which it fits, cut in any valid way; None up to 1,024.
+    def fewest(self) -> Ranks | None:
+        """How to cut one replica over the fewest devices on which it fits; None where no cut up to 1,024 does.
 
         Weights given with --weight-memory cannot be spread, so that nothing is known then.
         """
-        if self.device is None or self.rule is None or self.limits.weight_memory is not None:
-            return None
-        whole = self.spreading.choice(Ranks())
-        if whole.weight_bytes is None:
-            return None
-        # No cut leaves the fullest device with less than an equal share of weights and cache.
-        left = self.rule.available_bytes - self.reserves.activations[1] - self.reserves.runtime[1]
-        if left <= 0:
-            return None
-        first = max(1, ceil(Fraction(whole.weight_bytes + self.spread(Ranks()).cache_bytes, left)))
-        counts = [n for n in range(first, MOST_DEVICES + 1) if n <= 16 or n % 8 == 0]
-        for count in counts:
-            ways = [Ranks(tp, count // tp) for tp in range(min(count, MOST_TP), 0, -1) if count % tp == 0]
-            if any(self.holds(one) for way in ways for one in self._ways(way)):
-                return count
-        return None
+        return None if self.rule is None or self.limits.weight_memory is not None else fewest(self)
 
-    def _ways(self, ranks: Ranks) -> Iterator[Ranks]:
-        yield ranks
-        if ranks.tp > 1 and any(site.weight.split == "expert" for site, _ in self.spreading.found):
-            yield ranks._replace(ep=ranks.tp)
+    @property
+    def min_gpus(self) -> int | None:
+        """The fewest devices of one replica on which it fits, cut in any valid way; None up to 1,024."""
+        return None if self.fewest is None else self.fewest.tp * self.fewest.pp
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -229,7 +237,7 @@ class Capacity:
     def _changes(self) -> Iterator[Change]:
         if self.limits.weight_memory is None and self.device is not None:
             for name in NARROWER:
-                if _fits(replace(self, weights=name, group_size=None)):
+                if _fits(replace(self, weights=name)):
                     yield Change(f"--weights {name}", f"weights in {name}")
                     break
         if self.asked.cache != "fp8" and _fits(replace(self, asked=self.asked._replace(cache="fp8"))):
@@ -239,9 +247,8 @@ class Capacity:
             yield Change(f"--tokens {longest}", f"contexts of at most {longest:,} tokens")
         if most and most < self.asked.batch:
             yield Change(f"--batch {most}", f"at most {most:,} sequences")
-        fewest = self.min_gpus
-        if fewest is not None:
-            yield Change(f"--gpus {fewest}", f"{fewest} devices")
+        if (ranks := self.fewest) is not None:
+            yield Change(degrees(ranks, self.asked.ranks), called(ranks))
 
     @property
     def figure(self) -> Figure:
@@ -281,9 +288,8 @@ def capacity(
     Checked: tests/capacity
     """
     asked, limits = asked or Asked(), limits or Limits()
-    asked.ranks.check()
-    if asked.tokens < 1 or asked.batch < 1:
-        raise InvalidInputError("there must be at least one sequence, of at least one token")
+    asked.check()
+    limits.check()
     if limits.cache_memory is not None:
         device = None
     elif device is None:

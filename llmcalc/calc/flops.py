@@ -242,7 +242,8 @@ def flops(
         shares = _whole_run(train_tokens, tokens, encoder_tokens, image_tokens)
     else:
         cached = tokens if past is None or not decode else past
-        groups = sequences(cached if decode else tokens, batch, lengths, encoder_tokens, image_tokens)
+        least = 0 if decode and past is not None else 1
+        groups = sequences(cached if decode else tokens, batch, lengths, encoder_tokens, image_tokens, least=least)
         shares = _steps(groups, past, new, decode=decode, listed=lengths is not None)
     run = Pass(shares, counting, logits or ("all" if phase == "train" else "last"))
     return FlopCount(architecture, phase, run, trained, recompute)

@@ -1,7 +1,8 @@
 """How fast a step can be at best: a true bound, and the usual estimate of operators one after another.
 
 A bound is the largest of bytes over bandwidth, operations over peak and link bytes over link rate; stages of a
-pipeline add. Of what a step reads, the last-level cache can keep at most its own size from the time before.
+pipeline add. It counts what no implementation can do without: rows (:mod:`llmcalc.calc.rows`), operations
+(:mod:`llmcalc.calc.needed`), less what the last-level cache keeps (:mod:`llmcalc.calc.bound`).
 Source: the roofline of Williams, Waterman and Patterson, CACM 52(4), 2009.
 """
 
@@ -16,12 +17,14 @@ from llmcalc import engines
 from llmcalc.arch.base import Step
 from llmcalc.arch.mixing import Counting, LatentForm, ScanForm
 from llmcalc.arch.model import Architecture
-from llmcalc.calc.links import Traffic, traffic
+from llmcalc.calc.bound import Bounds
+from llmcalc.calc.links import traffic
+from llmcalc.calc.needed import lags, least_work
+from llmcalc.calc.operators import busiest_stage, read_by_part
 from llmcalc.calc.passes import Pass, Share, products
-from llmcalc.calc.rates import fastest
-from llmcalc.calc.reads import Operator, Reader
+from llmcalc.calc.reads import Reader
 from llmcalc.calc.sizing import Sequences, sequences
-from llmcalc.calc.timing import Timing, longest, request_seconds
+from llmcalc.calc.timing import Bound, Timing, longest, request_seconds
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.engines.counted import library
 from llmcalc.errors import InvalidInputError
@@ -49,10 +52,14 @@ class Latency:
     notes: tuple[str, ...] = field(default=())
 
     @cached_property
+    def bounds(self) -> Bounds:
+        """What the device can do at best."""
+        return Bounds(self.reader, self.device)
+
+    @property
     def peak(self) -> Peak | None:
-        """The dense rate that products can run at, at most."""
-        layouts = (item.share.layout.name for item in self.reader.stored if item.site.weight.role == "matmul")
-        return fastest(self.device, layouts, self.architecture.dtype)
+        """The dense rate that products are estimated at."""
+        return self.bounds.peak
 
     @cached_property
     def decode(self) -> Timing:
@@ -70,7 +77,7 @@ class Latency:
     @cached_property
     def passes(self) -> tuple[tuple[Timing, int], ...]:
         """The passes of the prompts of all sequences, equal ones counted."""
-        number, source = self.sizes.number, self.prompt if self.encoder_tokens is None else self.encoder_tokens
+        number, source = self.sizes.number, self._source
         known = min(self.reader.prefix, self.prompt - 1)
         new = self.prompt - known
         chunk = self.chunk or number * new
@@ -91,14 +98,43 @@ class Latency:
         )
 
     @property
+    def _source(self) -> int:
+        return self.prompt if self.encoder_tokens is None else self.encoder_tokens
+
+    @property
     def prefill(self) -> Timing:
         """The first pass of the prompts, the only one where they are not cut."""
         return self.passes[0][0]
 
+    @cached_property
+    def prefill_seconds(self) -> tuple[float, float | None, float | None]:
+        """Seconds of all prompts by memory, compute and links, at the least.
+
+        However prompts are cut and packed, there are as many passes as the tokens need, each of which reads the layers.
+        """
+        known = min(self.reader.prefix, self.prompt - 1)
+        step = Step(self.prompt - known, known, self._source)
+        share = Share(step, self.images, self.sizes.number)
+        whole = self._timing((share,), decode=False)
+        memory = whole.memory_seconds
+        further = -(-share.number * step.new // (self.chunk or share.number * step.new)) - 1
+        if further:
+            run = self._pass((share,), "chunked", decode=False)
+            resting = frozenset(depth for depth, lag in lags(self.architecture, run, 0).items() if lag == step.new)
+            read = self.reader.again(run, resting)
+            repeated = sum(max(0, size - self.bounds.held(size)) for size in read)
+            memory += further * repeated / self.device.bandwidth()
+        return memory, whole.compute_seconds, whole.link_seconds
+
     @property
     def prefill_seconds_at_least(self) -> float:
-        """All passes of the prompts."""
-        return sum(times * timing.seconds_at_least for timing, times in self.passes)
+        """All prompts."""
+        return longest(*self.prefill_seconds)[0]
+
+    @property
+    def prefill_bound(self) -> Bound:
+        """What binds them."""
+        return longest(*self.prefill_seconds)[1]
 
     @property
     def prefill_seconds_roofline(self) -> float:
@@ -110,25 +146,29 @@ class Latency:
         """Prompt to last token: prefill, and a decode step for every further token, each on a longer context.
 
         Of more than 512 steps, stretches are priced at their first, shortest context; where layers read chunks, at the
-        start of the chunk before.
+        start of the chunk, and where entries are written once in so many steps, at a step that writes none.
         """
         steps = self.output - 1
         stride = max(1, -(-steps // EXACT_STEPS))
         decode = sum(
-            min(stride, steps - done) * self._grown(self._start(self.prompt + done, stride)).seconds_at_least
-            for done in range(0, steps, stride)
+            min(stride, steps - done) * self._stretch(self.prompt + done, stride) for done in range(0, steps, stride)
         )
         return request_seconds(self.prefill_seconds_at_least, decode)
 
-    def _start(self, tokens: int, stride: int) -> int:
-        """A context that no other of a stretch reads less than."""
+    def _stretch(self, tokens: int, stride: int) -> float:
+        """Seconds that every step of a stretch takes."""
         if stride == 1:
-            return tokens
-        period = lcm(1, *(h.state.scope.size for h in self.architecture.states if h.state.scope.kind == "chunked"))
-        return (tokens - 1) // period * period + 1 if period > 1 else tokens
+            return self._grown(tokens).seconds_at_least
+        scopes = {held.state.scope for held in self.architecture.states}
+        period = lcm(1, *(scope.size for scope in scopes if scope.kind == "chunked"))
+        first = tokens // period * period
+        lumps = [scope.size for scope in scopes if scope.kind == "compressed" and scope.size > 1]
+        while first and any((first + 1) % size == 0 for size in lumps):
+            first -= 1
+        return self._grown(first).seconds_at_least
 
     def _grown(self, tokens: int) -> Timing:
-        return self.at(sequences(tokens, self.sizes.number, None, self.encoder_tokens, self.images))
+        return self.at(sequences(tokens, self.sizes.number, None, self.encoder_tokens, self.images, least=0))
 
     @cached_property
     def compute_bound_batch(self) -> int | None:
@@ -162,34 +202,31 @@ class Latency:
         ranks, device = self.reader.ranks, self.device
         run = self._pass(shares, "recurrent" if decode else "chunked", decode=decode)
         operators = self.reader.operators(run)
-        moved = self._moved(operators)
-        flops = min(self._flops(run), self._flops(run._replace(counting=run.counting._replace(scan="recurrent"))))
+        moved = self.bounds.moved(operators)
+        counted = tuple(products(self.architecture, run))
+        work = least_work(self.architecture, run, self.reader.prefix, counted)
         said = traffic(self.architecture, ranks, run)
-        peak, link = self.peak, device.link_bytes_per_second
-        memory = sum(moved) / device.bandwidth()
-        compute = flops / (ranks.tp * peak.per_second) if peak else None
+        link = device.link_bytes_per_second
+        memory, compute = sum(moved) / device.bandwidth(), self.bounds.compute_seconds(work)
         sent = said.least / link if link and ranks.tp * ranks.pp > 1 else None
         seconds, bound = longest(memory, compute, sent)
-        parts = self._parts(operators)
+        parts, busiest = read_by_part(operators), max(range(len(moved)), key=lambda stage: moved[stage])
+        spare = sum(op.spare[busiest] for op in operators if op.spare)
         return Timing(
-            seconds, bound, self._roofline(operators, said), memory, compute, sent, sum(parts[:4]), *parts,
-            max(moved), flops, said,
+            seconds, bound, self.bounds.roofline(operators, said), memory, compute, sent, sum(parts[:4]), *parts,
+            moved[busiest], spare, sum(item.value for item in counted), work, said,
         )  # fmt: skip
 
     @cached_property
     def cache_reads(self) -> tuple[tuple[str, int], ...]:
         """Cache and state that a decode step reads on the busiest device, by layer kind."""
         operators = self.reader.operators(self.decode_pass())
-        busiest = self._busiest(operators)
+        busiest = busiest_stage(operators)
         found: dict[str, int] = {}
         for op in operators:
             if op.part in ("cache", "state"):
                 found[op.branch] = found.get(op.branch, 0) + op.least[busiest]
         return tuple((kind, size) for kind, size in found.items() if size)
-
-    def _busiest(self, operators: tuple[Operator, ...]) -> int:
-        """The stage that reads most."""
-        return max(range(len(self.reader.spans)), key=lambda stage: sum(op.least[stage] for op in operators))
 
     def decode_pass(self) -> Pass:
         """The decode step as a pass."""
@@ -197,37 +234,8 @@ class Latency:
 
     def _pass(self, shares: tuple[Share, ...], scan: ScanForm, *, decode: bool) -> Pass:
         form: LatentForm = self.reader.latent if decode else "expanded"
-        return Pass(shares, Counting("causal", form, scan, library(self.architecture)), "last")
-
-    def _flops(self, run: Pass) -> int:
-        return sum(product.value for product in products(self.architecture, run))
-
-    def _moved(self, operators: tuple[Operator, ...]) -> list[int]:
-        """Bytes that must cross the memory bus, a stage: less what the cache holds when they are touched again."""
-        cache, out = self.device.cache_bytes(), []
-        for stage in range(len(self.reader.spans)):
-            again = sum(op.again[stage] for op in operators if op.again)
-            held = min(cache * (1 + self.reader.repeats), cache + again)
-            out.append(max(0, sum(op.least[stage] + op.written[stage] for op in operators) - held))
-        return out
-
-    def _parts(self, operators: tuple[Operator, ...]) -> tuple[int, int, int, int, int, int]:
-        """Reads of the busiest stage by part, its writes, and its reads with random experts."""
-        busiest = self._busiest(operators)
-        by = {part: sum(op.least[busiest] for op in operators if op.part == part)
-              for part in ("weights", "embedding", "cache", "state")}  # fmt: skip
-        written = sum(op.written[busiest] for op in operators)
-        return (*by.values(), written, sum(op.likely[busiest] for op in operators))  # type: ignore[return-value]
-
-    def _roofline(self, operators: tuple[Operator, ...], said: Traffic) -> float:
-        bandwidth, link = self.device.bandwidth(), self.device.link_bytes_per_second
-        rate = self.reader.ranks.tp * self.peak.per_second if self.peak else 0
-        seconds = said.likely / link if link else 0.0
-        for op in operators:
-            for likely, written, flops in zip(op.likely, op.written, op.flops, strict=True):
-                moving = (likely + written) / bandwidth
-                seconds += max(moving, flops / rate) if rate else moving
-        return seconds
+        # A decode step, or one that checks drafted tokens, wants the logits of all its tokens.
+        return Pass(shares, Counting("causal", form, scan, library(self.architecture)), "all" if decode else "last")
 
 
 def _steps(sizes: Sequences) -> tuple[Share, ...]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from llmcalc.arch.model import Architecture, Layer, Parallel, Sublayer
+from llmcalc.calc.needed import lags
 from llmcalc.calc.passes import Pass
+from llmcalc.calc.sharding import stages
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.formats import find
 
@@ -30,7 +32,13 @@ def traffic(architecture: Architecture, ranks: Ranks, run: Pass) -> Traffic:
     payload = run.tokens * width
     count = sum(len(depths) * reductions(layer) for layer, depths in architecture.decoder.call_groups)
     summed = count if tp > 1 else 0
-    least = summed * payload * (tp - 1) / tp + (pp - 1) * payload / tp
+    late = lags(architecture, run) if tp * pp > 1 else {}
+    # Of a prompt, no device has to hear of outputs that nothing reads.
+    idle = sum(reductions(layer) * late.get(depth, 0) for layer, depths in architecture.decoder.call_groups
+               for depth in depths) if tp > 1 else 0  # fmt: skip
+    handed = sum(late.get(span[-1], 0) for span in stages(architecture.decoder.depth, pp)[:-1]) if late else 0
+    unheard = width * sum(share.number for share in run.shares)
+    least = (summed * payload - idle * unheard) * (tp - 1) / tp + ((pp - 1) * payload - handed * unheard) / tp
     likely = 2 * (summed + (tp > 1)) * payload * (tp - 1) / tp + (pp - 1) * payload
     if tp > 1:
         rows = sum(share.number for share in run.shares)

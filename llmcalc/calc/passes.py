@@ -167,7 +167,7 @@ def stack_products(stack: Stack, run: Pass, part: str = "") -> Iterator[Product]
             value = 2 * item.calls * weight.active * prod(weight.shape) * count
             if value:
                 yield Product(stack.name, item.kind, "matmul", weight.name, item.calls, count, value, inside, weight)
-        for term in _merged(item.spec, run, scope):
+        for term in merged(item.spec, run, scope):
             group: Group = "matmul" if term.kind == "mixing" else term.kind
             value = item.calls * term.value
             if value:
@@ -216,7 +216,7 @@ def _conv_outputs(weight: Weight, step: Step, counting: Counting) -> int:
     return step.new + (counting.library.conv_again if step.past else weight.shape[-1] - 1)
 
 
-def _merged(spec: Spec, run: Pass, scope: Scope | None) -> Iterator[Term]:
+def merged(spec: Spec, run: Pass, scope: Scope | None) -> Iterator[Term]:
     """A spec's terms, over all sequences."""
     found: dict[tuple[str, tuple[tuple[str, int], ...]], Term] = {}
     for share in run.shares:

@@ -10,53 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
 
 from llmcalc.arch.base import Spec, State, Weight
 from llmcalc.arch.mixing import LatentForm
 from llmcalc.arch.model import Architecture, Stack, StackName
+from llmcalc.calc.needed import lags
+from llmcalc.calc.operators import Operator, Part, Spread, Stored
 from llmcalc.calc.passes import Pass, encoder_pass, idle, products
-from llmcalc.calc.rows import picked, read_rows, shared, written_rows
+from llmcalc.calc.rows import moves, unscored
 from llmcalc.calc.sharding import rank_row, stages
 from llmcalc.calc.sizing import RECURRENT, Sizer
-from llmcalc.calc.weight_shards import Ranks, rank_bytes
+from llmcalc.calc.weight_shards import Ranks, dealt, rank_bytes
 from llmcalc.calc.weights import Chooser, Share, choose, shares
 from llmcalc.formats import find_cache
 from llmcalc.schemes.sites import Site, sites
 
 ONE = Ranks()
-Part = Literal["weights", "embedding", "cache", "state"]
-Spread = tuple[int, ...]  # one number a pipeline stage
-
-
-class Operator(NamedTuple):
-    """What one product of a step moves and computes, over all its calls, on the busiest rank of each pipeline stage.
-
-    least: bytes that must be read; likely: with the experts that tokens find at random; again: those of ``least`` that
-    this step read before (blocks called twice, arrays that layers borrow). flops: of all ranks together.
-    """
-
-    name: str
-    branch: str
-    part: Part
-    least: Spread
-    likely: Spread
-    written: Spread
-    flops: Spread
-    calls: Spread
-    again: Spread = ()
-
-
-class Stored(NamedTuple):
-    """A site's tensors in one layout: bytes of one call on a rank, and of one expert where it has experts."""
-
-    site: Site
-    share: Share
-    calls: Spread
-    blocks: Spread
-    size: int
-    one: int
-    whole_row: int
 
 
 @dataclass(frozen=True)
@@ -97,12 +66,24 @@ class Reader:
     def stored(self) -> tuple[Stored, ...]:
         """Every tensor of the stacks that text passes, with the calls of each stage."""
         self.ranks.check()
-        found = [site for site in sites(self.architecture) if site.stack in ("decoder", "encoder")]
-        return tuple(self._stored(site, share) for site in found for share in shares(self.chooser, site))
+        return tuple(self._stored(site, share) for site, parts in self._found for share in parts)
+
+    @cached_property
+    def _found(self) -> list[tuple[Site, tuple[Share, ...]]]:
+        return [
+            (site, shares(self.chooser, site))
+            for site in sites(self.architecture)
+            if site.stack in ("decoder", "encoder")
+        ]
+
+    @cached_property
+    def group(self) -> int:
+        """Columns of an expert that stay together when it is cut."""
+        return dealt(self.architecture, self._found)
 
     def _stored(self, site: Site, share: Share) -> Stored:
-        size = rank_bytes(site, share, self.ranks)
-        one = rank_bytes(site, share._replace(copies=1), self.ranks)
+        size = rank_bytes(site, share, self.ranks, self.group)
+        one = rank_bytes(site, share._replace(copies=1), self.ranks, self.group)
         row = -(-share.layout.bytes(site.shape) // site.shape[0]) if site.weight.role == "embedding" else 0
         calls = self._calls(site, share)
         distinct = self._distinct(share) if site.blocks and site.stack == self.main.name else calls
@@ -164,32 +145,56 @@ class Reader:
             if weight.role == "embedding":
                 rows = min(site.shape[0], run.tokens * getattr(site.spec, "heads", 1))
                 size = tuple(rows * item.whole_row * n for n in item.calls)
-                yield Operator(site.name, site.branch, "embedding", size, size, none, none, item.calls)
+                # Tokens may be equal, so that one row is certain; of a table that is the head, it is read there.
+                spare = tuple(max(0, rows - (site.name not in heads)) * item.whole_row * n for n in item.calls)
+                yield Operator(site.name, site.branch, "embedding", size, size, none, none, item.calls, (), spare)
                 continue
             each = sum(work.get((site.stack, w), 0) for w in site.weights)
             multiplied = weight.role in ("matmul", "head", "router", "conv") and len(weight.shape) > 1
-            if weight.role == "buffer" or (multiplied and not each):
+            if weight.role == "buffer" or (multiplied and not each) or (weight.rows == "source" and not fresh):
                 continue
             calls = tuple(n if not skipped else self._awake(item, skipped, n) for n in item.calls)
-            least, likely = self._read(item, run)
+            least, likely, certain = self._read(item, run)
+            certain = 0 if unscored(site.spec, site.name, run) else certain
             yield Operator(
                 site.name, site.branch, "weights", tuple(least * n for n in calls),
                 tuple(likely * n for n in calls), none, tuple(each * n for n in calls), calls,
                 tuple(least * max(0, n - once) for n, once in zip(calls, item.blocks, strict=True)),
+                tuple((least - certain) * n for n in calls),
             )  # fmt: skip
 
-    def _read(self, item: Stored, run: Pass) -> tuple[int, int]:
-        """Bytes of one call that must be read, and those of the experts that tokens find at random."""
+    def _read(self, item: Stored, run: Pass) -> tuple[int, int, int]:
+        """Bytes of one call for a token's experts, for those that tokens find at random, and for the certain ones.
+
+        Where single experts are stored in several ways, a token may find all of its own among the others.
+        """
         weight, share = item.site.weight, item.share
         if weight.split != "expert" or weight.copies == 1:
-            return item.size, item.size
+            return item.size, item.size, item.size
         zero = getattr(item.site.spec, "zero_experts", 0)
         tokens = run.tokens * (self.ranks.dp if self.ranks.ep > 1 else 1)
         touched = max(0, weight.active - zero) * share.copies // weight.copies
         local = share.copies / self.ranks.ep
         distinct = local * (1 - (1 - weight.active / (weight.copies + zero)) ** tokens)
-        least = -(-touched // self.ranks.ep) * item.one
-        return least, max(least, round(distinct * item.one))
+        certain = max(0, weight.active - zero - (weight.copies - share.copies))
+        least, must = (-(-number // self.ranks.ep) * item.one for number in (touched, certain))
+        return least, max(least, round(distinct * item.one)), must
+
+    def again(self, run: Pass, resting: frozenset[int]) -> Spread:
+        """Bytes of layers' weights that each further pass of a prompt reads, but for layers whose output is not asked.
+
+        Args: resting: the depths of those.
+        """
+        out, skipped, calls = [0] * len(self.spans), self._idle(run), self.main.calls
+        for item in self.stored:
+            site, weight = item.site, item.site.weight
+            if site.stack != self.main.name or not site.blocks or weight.role == "buffer" or weight.rows != "every":
+                continue
+            certain = self._read(item, run)[2]
+            for stage, span in enumerate(self.spans):
+                held = (c for c in calls if c.depth in span and c.block in item.share.blocks)
+                out[stage] += certain * sum(c.depth not in resting and c.block not in skipped for c in held)
+        return tuple(out)
 
     def _tied_heads(self, work: dict[tuple[StackName, Weight], int]) -> dict[str, int]:
         """Tables that are the output head too, with the head's operations: read whole, once, through the head."""
@@ -221,46 +226,41 @@ class Reader:
             for layer, depths in encoder.call_groups:
                 for named in layer.leaves():
                     yield from self._mixer(named.spec, tuple(len(depths) * n for n in first), beside, kept=False)
+        late = lags(self.architecture, run)
         for layer, depths in self.architecture.decoder.call_groups:
             if idle(layer, run):
                 continue
-            calls = tuple(sum(depth in span for depth in depths) for span in self.spans)
-            for named in layer.leaves():
-                yield from self._mixer(named.spec, calls, run)
+            for lag in dict.fromkeys(late.get(depth, 0) for depth in depths):
+                own = [depth for depth in depths if late.get(depth, 0) == lag]
+                calls = tuple(sum(depth in span for depth in own) for span in self.spans)
+                for named in layer.leaves():
+                    yield from self._mixer(named.spec, calls, run, lag=lag)
 
-    def _mixer(self, spec: Spec, calls: Spread, run: Pass, *, kept: bool = True) -> Iterator[Operator]:
+    def _mixer(self, spec: Spec, calls: Spread, run: Pass, *, kept: bool = True, lag: int = 0) -> Iterator[Operator]:
         scope = getattr(spec, "scope", None)
-        sizes: dict[Part, tuple[int, int]] = {}
+        found: dict[Part, tuple[int, int, int, int]] = {}
         borrowed = any(state.borrowed for state in spec.state())
         for state in spec.state() if kept else ():
             part: Part = "state" if state.kind in RECURRENT else "cache"
-            read, write = sizes.get(part, (0, 0))
-            entry = self.entry(spec, state)
-            for share in run.shares:
-                step = share.step
-                rows = read_rows(spec, state, step.past, share.beside(state.scope), share.images)
-                new = 0 if state.borrowed else written_rows(state, step.new, step.past, share.beside(state.scope))
-                common = (share.number - 1) * self._common(spec, state, step.past)
-                read, write = read + (share.number * rows - common) * entry, write + share.number * new * entry
-            sizes[part] = (read, write)
+            moved = moves(spec, state, run, self.entry(spec, state), self.prefix, lag)
+            before = found.get(part, (0, 0, 0, 0))
+            found[part] = tuple(a + b for a, b in zip(before, moved, strict=True))  # type: ignore[assignment]
         flops = sum(
             share.number * term.value
             for share in run.shares
             for term in spec.mixing_flops(share.step._replace(source=share.beside(scope)), run.counting)
         )
-        if flops and not sizes:
-            sizes["cache"] = (0, 0)
-        for index, (part, (read, write)) in enumerate(sizes.items()):
+        if flops and not found:
+            found["cache"] = (0, 0, 0, 0)
+        for index, (part, (read, written, needed, must)) in enumerate(found.items()):
             size = tuple(read * n for n in calls)
-            work = tuple((flops if index == 0 else 0) * n for n in calls)
-            again = size if borrowed else tuple(0 for _ in calls)
-            yield Operator(spec.kind, spec.kind, part, size, size, tuple(write * n for n in calls), work, calls, again)
-
-    def _common(self, spec: Spec, state: State, past: int) -> int:
-        """Rows that one read can serve all sequences with: those of a shared prefix, where no query picks its own."""
-        if not self.prefix or not shared(state) or picked(spec, state) is not None:
-            return 0
-        return read_rows(spec, state, min(self.prefix, past))
+            yield Operator(
+                spec.kind, spec.kind, part, size, size, tuple(written * n for n in calls),
+                tuple((flops if index == 0 else 0) * n for n in calls), calls,
+                tuple(needed * n if borrowed else 0 for n in calls),
+                tuple((read + written - needed - must) * n for n in calls),
+                tuple(min(needed, must) * n if part == "state" else 0 for n in calls),
+            )  # fmt: skip
 
     def entry(self, spec: Spec, state: State) -> int:
         """Bytes of one row on one rank; of latents that are kept expanded, keys and values of its heads."""

@@ -36,16 +36,25 @@ class Sequences(NamedTuple):
 
 
 def sequences(
-    tokens: int, batch: int, lengths: Sequence[int] | None, encoder_tokens: int | None, image_tokens: int
+    tokens: int,
+    batch: int,
+    lengths: Sequence[int] | None,
+    encoder_tokens: int | None,
+    image_tokens: int,
+    *,
+    least: int = 1,
 ) -> Sequences:
     """``batch`` sequences of ``tokens``, or one of each of ``lengths``.
 
-    Raises: InvalidInputError for no sequence, a negative length, or what is no whole number.
+    Args: least: the shortest that is one; what a person asks for has a token.
+    Raises: InvalidInputError for no sequence, a length below ``least``, or what is no whole number.
     """
-    counts: dict[int, int] = {whole("tokens", tokens, 0): whole("batch", batch, 1)}
-    if lengths is not None:
-        counts = {}
-        for length in _listed(lengths):
+    number = whole("batch", batch, 1)
+    if lengths is None:
+        counts = {whole("tokens", tokens, least): number}
+    else:
+        counts = dict[int, int]()
+        for length in _listed(lengths, least):
             counts[length] = counts.get(length, 0) + 1
     if not counts:
         raise InvalidInputError("lengths is empty, expected at least one sequence")
@@ -54,10 +63,10 @@ def sequences(
     return Sequences(tuple((Lengths(n, n if beside is None else beside, images), k) for n, k in counts.items()))
 
 
-def _listed(lengths: Sequence[int]) -> list[int]:
+def _listed(lengths: Sequence[int], least: int) -> list[int]:
     if isinstance(lengths, (str, bytes)) or not isinstance(lengths, Iterable):
         raise InvalidInputError(f"lengths is {lengths!r:.60}, expected a list of whole numbers")
-    return [whole("lengths", length, 0) for length in lengths]
+    return [whole("lengths", length, least) for length in lengths]
 
 
 def rows_of(state: State, size: Lengths) -> int:

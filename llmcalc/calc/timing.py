@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from llmcalc.calc.links import Traffic
+from llmcalc.calc.needed import Work
 from llmcalc.errors import InvalidInputError
 
 Bound = Literal["memory", "compute", "communication"]
@@ -14,6 +15,8 @@ class Timing(NamedTuple):
     """One pass on a device: bytes of the busiest device, seconds of the whole pass.
 
     The parts of ``read_bytes`` add up to it; ``likely_read_bytes``: with the experts that tokens find at random.
+    The bound is that of ``moved_bytes``, without the ``spare_bytes`` that no step needs and what a cache can hold, and
+    of ``work``, the fewest operations; ``flops`` are all of them.
     """
 
     seconds_at_least: float
@@ -30,7 +33,9 @@ class Timing(NamedTuple):
     written_bytes: int
     likely_read_bytes: int
     moved_bytes: int
+    spare_bytes: int
     flops: int
+    work: Work
     traffic: Traffic
 
 

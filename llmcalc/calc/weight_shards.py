@@ -1,8 +1,9 @@
 """Weights over devices: which rank holds which part of a tensor, and the bytes of the fullest rank.
 
 Matrices are cut by outputs (``column``) or inputs (``row``) and stored in their layout piece by piece, so that a cut
-which no whole group survives is an error; norms, routers, latent down-projections are on every rank; heads of keys and
-values are repeated where ranks are more; experts are spread over ``ep``.
+which no whole group survives is an error, but for experts whose loaders deal out whole groups (:func:`dealt`); norms,
+routers, latent down-projections are on every rank; heads of keys and values are repeated where ranks are more; experts
+are spread over ``ep``.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Weight
 from llmcalc.arch.model import Architecture, Stack
-from llmcalc.arch.moe import MixtureOfAttentionHeads
+from llmcalc.arch.moe import MixtureOfAttentionHeads, MixtureOfExperts
 from llmcalc.arch.ssm import Mamba2
 from llmcalc.calc.sharding import stages
 from llmcalc.errors import InvalidInputError, UnsupportedFormatError
+from llmcalc.schemes.layouts import Scaled, divide
+from llmcalc.schemes.packed import Gptq
 from llmcalc.schemes.sites import Site
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 Cut = tuple[int, ...]
 # What belongs to the heads of keys and values, and is repeated with them.
 KEY_VALUE = ("k_proj", "v_proj", "k_norm", "k_sconv", "v_sconv")
+# Whose experts in mxfp4 are dealt out by whole groups: the model's own loaders in vLLM and SGLang (models/gpt_oss.py)
+# give a rank ceil(groups / ranks) of them. The loaders of other models, and those of GPTQ and AWQ, need an even cut.
+DEALT = ("gpt_oss",)
 
 
 class Ranks(NamedTuple):
@@ -57,24 +63,25 @@ def largest_rank(
     Raises: InvalidInputError where degrees do not divide what they cut.
     """
     ranks.check()
-    spans = stages(_main(architecture).depth, ranks.pp)
+    spans = stages(cut_stack(architecture).depth, ranks.pp)
     sizes = [beside] * len(spans)
+    group = dealt(architecture, found)
     for site, parts in found:
         for share in parts:
-            one = rank_bytes(site, share, ranks)
-            for index, held in enumerate(_held(architecture, site, share, spans)):
+            one = rank_bytes(site, share, ranks, group)
+            for index, held in enumerate(held_by_stage(architecture, site, share, spans)):
                 sizes[index] += one * held
     return max(sizes)
 
 
-def _main(architecture: Architecture) -> Stack:
+def cut_stack(architecture: Architecture) -> Stack:
     """The stack that a pipeline cuts: the decoder, or the encoder of a model that is one alone."""
     return architecture.decoder if architecture.decoder.layers else architecture.encoder or architecture.decoder
 
 
-def _held(architecture: Architecture, site: Site, share: Share, spans: Sequence[range]) -> list[int]:
+def held_by_stage(architecture: Architecture, site: Site, share: Share, spans: Sequence[range]) -> list[int]:
     """How many blocks of a share each stage holds."""
-    stack = _main(architecture)
+    stack = cut_stack(architecture)
     if site.stack != stack.name:
         return [share.number, *[0] * (len(spans) - 1)]
     if not site.blocks:
@@ -97,25 +104,37 @@ def _outside(stack: Stack, architecture: Architecture, site: Site, count: int) -
     return [first, *[0] * (count - 2), last]
 
 
-def rank_bytes(site: Site, share: Share, ranks: Ranks) -> int:
-    """Bytes of one block's tensors on one rank."""
+def dealt(architecture: Architecture, found: Sequence[tuple[Site, tuple[Share, ...]]]) -> int:
+    """Columns of an expert that its loaders keep together when they cut it; 1 where they cut evenly."""
+    if architecture.model_type not in DEALT:
+        return 1
+    layouts = (share.layout for site, parts in found if site.weight.split == "expert" for share in parts)
+    return max((one.block for one in layouts if isinstance(one, Scaled) and one.name == "mxfp4"), default=1)
+
+
+def rank_bytes(site: Site, share: Share, ranks: Ranks, group: int = 1) -> int:
+    """Bytes of one block's tensors on the fullest rank. Args: group: what :func:`dealt` says."""
     copies = share.copies
     tp = ranks.tp
     if site.weight.split == "expert":
         copies, tp = -(-copies // ranks.ep), ranks.expert_tp
     try:
-        return copies * share.layout.bytes(_cut(site, tp))
+        part = _cut(site, tp, group)
+        if isinstance(share.layout, Gptq) and part[-1] != site.shape[-1]:
+            # Stored alone its last group may be short; of a rank vLLM (quantization/gptq.py) needs whole groups.
+            divide(part[-1], share.layout.group or part[-1], f"{share.layout.name} has groups")
+        return copies * share.layout.bytes(part)
     except UnsupportedFormatError as error:
         raise InvalidInputError(f"--tp {ranks.tp} cuts {site.name} into pieces: {error.message}", error.hint) from None
 
 
-def _cut(site: Site, tp: int) -> Cut:
+def _cut(site: Site, tp: int, group: int) -> Cut:
     """The shape of a site's part on one rank."""
-    shapes = [_shape(site, weight, tp) for weight in site.weights]
+    shapes = [_shape(site, weight, tp, group) for weight in site.weights]
     return (sum(shape[0] for shape in shapes), *shapes[0][1:]) if len(shapes) > 1 else shapes[0]
 
 
-def _shape(site: Site, weight: Weight, tp: int) -> Cut:
+def _shape(site: Site, weight: Weight, tp: int, group: int) -> Cut:
     shape = weight.shape
     match weight.split:
         case "column":
@@ -125,7 +144,7 @@ def _shape(site: Site, weight: Weight, tp: int) -> Cut:
         case "vocab":
             return (-(-shape[0] // tp), *shape[1:])
         case "expert":
-            return _expert(weight, tp)
+            return _expert(weight, tp, group)
         case _:
             return shape
 
@@ -162,12 +181,19 @@ def _scan_rows(spec: Mamba2, weight: Weight, tp: int) -> int:
     return rows if _leaf(weight) == "conv1d" else rows + heads * (spec.head_dim + 1)
 
 
-def _expert(weight: Weight, tp: int) -> Cut:
+def _expert(weight: Weight, tp: int, group: int) -> Cut:
     """An expert's matrices: down by inputs, the others by outputs; the bias of down is whole."""
     shape, down = weight.shape, "down_proj" in weight.name
     if down:
-        return (shape[0], _divided(shape[1], tp, weight)) if len(shape) == 2 else shape
-    return (_divided(shape[0], tp, weight), *shape[1:])
+        return (shape[0], _dealt(shape[1], tp, weight, group)) if len(shape) == 2 else shape
+    return (_dealt(shape[0], tp, weight, group), *shape[1:])
+
+
+def _dealt(whole: int, tp: int, weight: Weight, group: int) -> int:
+    """What the first rank gets: as many whole groups as any other, or an even share."""
+    if group > 1 and whole % group == 0:
+        return -(-whole // group // tp) * group
+    return _divided(whole, tp, weight)
 
 
 def _divided(whole: int, parts: int, weight: Weight, *, turned: bool = False) -> int:
@@ -179,8 +205,11 @@ def _divided(whole: int, parts: int, weight: Weight, *, turned: bool = False) ->
     return whole // parts
 
 
-def shared_out(architecture: Architecture, ranks: Ranks) -> list[str]:
-    """What is said of a model on several ranks: padding of its vocabulary, how experts are cut, what is not counted."""
+def shared_out(architecture: Architecture, ranks: Ranks, group: int = 1) -> list[str]:
+    """What is said of a model on several ranks: padding of its vocabulary, how experts are cut, what is not counted.
+
+    Args: group: what :func:`dealt` says.
+    """
     rows, tp = architecture.vocab_size, ranks.tp
     said: list[str] = []
     if ranks == Ranks():
@@ -190,6 +219,21 @@ def shared_out(architecture: Architecture, ranks: Ranks) -> list[str]:
         said.append(f"the vocabulary of {rows:,} is padded to {each * tp:,}, {each:,} rows on each of {tp} ranks")
     if ranks.ep > 1 and ranks.expert_tp > 1:
         said.append(f"each expert is cut into {ranks.expert_tp}: {tp * ranks.dp} ranks for --ep {ranks.ep}")
+    said += uneven(architecture, ranks, group)
     if architecture.mtp:
         said.append("multi-token-prediction heads are not in the bytes of a device")
     return said
+
+
+def uneven(architecture: Architecture, ranks: Ranks, group: int) -> list[str]:
+    """What is said where experts are dealt out by whole groups and one rank gets fewer."""
+    widths = {spec.moe_intermediate_size for layer in architecture.decoder.layers for spec in layer.ffns
+              if isinstance(spec, MixtureOfExperts)}  # fmt: skip
+    parts = ranks.expert_tp
+    return [
+        f"experts of width {width:,} are cut by whole mxfp4 groups of {group}: {-(-width // group // parts)} of "
+        f"{width // group} on the fullest of {parts} ranks (the loaders of vLLM and SGLang, models/gpt_oss.py; what "
+        "kernels pad is not counted)"
+        for width in sorted(widths)
+        if group > 1 and width % group == 0 and width // group % parts
+    ]

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.inputs import Described, architecture_of
-from llmcalc.calc.weight_shards import Ranks, largest_rank, shared_out
+from llmcalc.calc.weight_shards import Ranks, dealt, largest_rank, shared_out
 from llmcalc.errors import InvalidInputError, UnsupportedFormatError, UnsupportedLayerError
 from llmcalc.figure import Factor, Figure, product, total
 from llmcalc.schemes.layouts import Layout, Piece
@@ -104,11 +104,11 @@ def weights(
     chooser = choose(architecture, weights, group_size)
     found = [(site, shares(chooser, site)) for site in sites(architecture)]
     extra = [(site, shares(chooser, site)) for site in mtp_sites(architecture)]
-    figure = _tree(found, "weights", chooser, _beside(chooser))
+    figure = _tree(found, "weights", chooser, beside_of(chooser))
     mtp = _tree(extra, "multi-token-prediction heads", chooser) if extra else None
     parameters = sum(site.size for site, _ in found if site.weight.role != "buffer")
     ranks = ranks or Ranks()
-    beside = sum(added.value for added in _beside(chooser))
+    beside = sum(added.value for added in beside_of(chooser))
     return WeightBytes(
         format=chooser.name,
         total_bytes=figure.value,
@@ -226,7 +226,7 @@ def _dims(piece: Piece) -> list[Factor]:
     return [*dims, Factor(piece.entry, piece.item, "s")]
 
 
-def _beside(chooser: Chooser) -> tuple[Figure, ...]:
+def beside_of(chooser: Chooser) -> tuple[Figure, ...]:
     """What a converter adds to the model's own tensors."""
     from_converter = getattr(chooser, "beside", None)
     added = from_converter() if from_converter is not None else []
@@ -259,7 +259,7 @@ def _said(architecture: Architecture, found: Found, ranks: Ranks) -> list[str]:
         said.append("router matrices in the model's own format, as the checkpoints of DeepSeek-V3 and GLM-5 hold them")
     if architecture.aliases:
         said.append("the output head is the token table: stored once")
-    return [*said, *shared_out(architecture, ranks)]
+    return [*said, *shared_out(architecture, ranks, dealt(architecture, found))]
 
 
 def _unmatched(

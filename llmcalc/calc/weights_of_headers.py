@@ -22,18 +22,24 @@ SOURCE: Final = "the checkpoint's own headers: entries of every tensor, times th
 
 
 def weights_of_headers(
-    architecture: Architecture, headers: Iterable[Header], dialect: str = "", *, ranks: Ranks | None = None
+    architecture: Architecture,
+    headers: Iterable[Header],
+    dialect: str = "",
+    *,
+    ranks: Ranks | None = None,
+    held: Verification | None = None,
 ) -> WeightBytes:
     """Bytes of the weights that a checkpoint holds, its files' headers and padding left out.
 
     Every tensor counts: in ``mtp_bytes`` those of prediction heads, in ``total_bytes`` all the others.
-    Args: dialect: ``gguf`` for llama.cpp's names. ranks: how the model is cut over devices.
+    Args: dialect: ``gguf`` for llama.cpp's names. ranks: how the model is cut over devices. held: what
+    ``verify`` found, where that is known.
     Raises: UnsupportedFormatError for a stored type that is not known, UnsupportedLayerError, InvalidInputError where
         there is nothing, or no telling which device holds what. Checked: tests/weights/test_of_headers.py
     """
     check_counted(architecture)
     tensors, ranks = list(headers), ranks or Ranks()
-    held = verify(architecture, tensors, dialect)
+    held = verify(architecture, tensors, dialect) if held is None else held
     places = placed(architecture, tensors, held, dialect)
     proper = {place: members for place, members in places.items() if place[0] != "mtp"}
     extra = {place: members for place, members in places.items() if place[0] == "mtp"}

@@ -38,7 +38,9 @@ BlockSize = Annotated[
 ]
 MaxItl = Annotated[float | None, typer.Option("--max-itl", metavar="S", help="Seconds between tokens, at most.")]
 MaxTtft = Annotated[float | None, typer.Option("--max-ttft", metavar="S", help="Seconds to the first token, at most.")]
-Check = Annotated[bool, typer.Option("--check", help="Exit 3 where it does not fit.", rich_help_panel=opt.OUTPUT)]
+Check = Annotated[
+    bool, typer.Option("--check", help="Exit 3 where it does not fit, or misses a target.", rich_help_panel=opt.OUTPUT)
+]
 
 
 @app.command()
@@ -95,8 +97,8 @@ def verb(
     served = known_users(room, device, max_itl, max_ttft)
     inputs: dict[str, object] = {
         **asked._asdict(), **asked.ranks._asdict(), **limits._asdict(), "ranks": None, "weights": weights,
-        "group_size": group_size, "max_itl": max_itl, "max_ttft": max_ttft, "device": device.id if device else None,
+        "group_size": group_size, "max_itl": max_itl, "max_ttft": max_ttft, **dev.device_inputs(device),
     }  # fmt: skip
     emit(report(found, room, served, inputs), form)
-    if check and not room.fits:
+    if check and not (room.fits and all(target.met is not False for target in (served.met() if served else ()))):
         raise typer.Exit(3)

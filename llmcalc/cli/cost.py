@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from llmcalc.calc.cost import Cost, break_even, cost, from_rate
+from llmcalc.calc.fit import Need, need
 from llmcalc.calc.latency import latency
+from llmcalc.calc.sizing import sequences
 from llmcalc.cli import device_options as dev
 from llmcalc.cli import options as opt
 from llmcalc.cli import rank_options as rank
@@ -16,6 +18,7 @@ from llmcalc.cli.priced import priced
 from llmcalc.errors import InvalidInputError
 from llmcalc.loading import Model, load
 from llmcalc.report.report import Cell, Column, Report, Table
+from llmcalc.units import show_bytes
 
 app = opt.verb_app()
 Price = Annotated[float | None, typer.Option("--price", metavar="USD", help="Of one device and hour.")]
@@ -65,25 +68,31 @@ def verb(
     form = Form(as_json, csv, markdown, output, force, explain)
     evens = even(expense, saving)
     ranks, first = rank.ranks(gpus, tp, pp, ep, 1), prompt or tokens
-    found, money, devices = None, None, ranks.tp * ranks.pp
+    found, money, devices, room = None, None, ranks.tp * ranks.pp, None
+    named = any(value is not None for value in (gpu, memory, bandwidth, peak, link))
+    device = dev.described(gpu, memory, bandwidth, peak, link) if named else None
     basis = "at_least" if tokens_per_second is None and seconds is None else "measured"
     if price is not None and basis == "measured":
         money = measured(price, tokens_per_second, seconds, devices, batch, generated, first)
     elif price is not None and model is not None:
         found = priced(load(model, source=source, as_family=as_family, overrides=opt.overrides(settings)), weights)
+        device = device or dev.described(gpu, memory, bandwidth, peak, link)
         answer = latency(
-            found.architecture, dev.described(gpu, memory, bandwidth, peak, link), first, batch, prompt=first,
-            output=generated, weights=weights, cache=cache, ranks=ranks,
+            found.architecture, device, first, batch, prompt=first, output=generated, weights=weights, cache=cache,
+            ranks=ranks,
         )  # fmt: skip
+        # The last token that is generated is not cached.
+        room = need(found.architecture, device, ranks, sequences(first + generated - 1, batch, None, None, 0),
+                    weights=weights, cache=cache)  # fmt: skip
         money = cost(price, answer.request_seconds_at_least, devices=devices, together=batch, output=generated,
                      prompt=first)  # fmt: skip
     inputs: dict[str, object] = {
         "price": price, "expense": expense, "saving": saving, "tokens_per_second": tokens_per_second,
         "seconds": seconds,
-        "prompt": first, "output": generated, "batch": batch, "weights": weights, "gpu": gpu,
-        **ranks._asdict(),
+        "prompt": first, "output": generated, "batch": batch, "weights": weights, "cache": cache,
+        "gpu": gpu, **dev.device_inputs(device), **ranks._asdict(),
     }  # fmt: skip
-    emit(report(found, money, basis, evens, inputs), form)
+    emit(report(found, money, basis, evens, inputs, room), form)
 
 
 def even(expense: str | None, saving: str | None) -> int | None:
@@ -110,8 +119,10 @@ def measured(
     return cost(price, seconds or 0.0, devices=devices, together=batch, output=output, prompt=prompt)
 
 
-def report(model: Model | None, money: Cost | None, basis: str, evens: int | None, inputs: dict[str, object]) -> Report:
-    """The money as a report.
+def report(
+    model: Model | None, money: Cost | None, basis: str, evens: int | None, inputs: dict[str, object], room: Need | None
+) -> Report:  # fmt: skip
+    """The money as a report; room: what weights and sequences take of a device, None where it is not known.
 
     Raises: InvalidInputError where nothing was asked.
     """
@@ -126,6 +137,7 @@ def report(model: Model | None, money: Cost | None, basis: str, evens: int | Non
         "usd_per_request": money and money.usd_per_request,
         "device_seconds_per_request": money and money.device_seconds_per_request,
         "break_even_requests": evens, "basis": basis if money else None,
+        "fits": None if room is None else not room.short_by_bytes, "short_by_bytes": room and room.short_by_bytes,
     }  # fmt: skip
     lines, rows = [], list[tuple[Cell, ...]]()
     if money is not None:
@@ -144,4 +156,9 @@ def report(model: Model | None, money: Cost | None, basis: str, evens: int | Non
     block = model_block(model.provenance) if model is not None else None
     table = Table((Column("US dollars", "what"), Column("", "usd")), tuple(rows))
     told = [formula, *(said if basis == "at_least" else [])]
-    return Report("cost", block, inputs, results, lines, (table,), (), told, model.warnings if model else ())
+    warnings = [*(model.warnings if model else ())]
+    if room is not None and room.short_by_bytes:
+        lines.append(f"but it does not fit: short by {room.short_by_bytes:,} bytes = {show_bytes(room.short_by_bytes)}")
+        told.append("the price is that of devices that could hold it, which these can not")
+        warnings.append(f"it does not fit: {room}; no request can be served at this price")
+    return Report("cost", block, inputs, results, lines, (table,), (), told, warnings, keyed=True)

@@ -63,3 +63,22 @@ def described(
     Raises: NotFoundError, InvalidInputError.
     """
     return describe(gpu, memory=memory, bandwidth=bandwidth, peak=peak, link=link)
+
+
+def device_inputs(device: Device | None) -> dict[str, object]:
+    """A device among the inputs of a document: its id, and every figure that an answer can rest on, as they were used.
+
+    Described again by hand with these figures, it gives the same answer; None where nothing is known or given.
+    """
+    if device is None:
+        return {"device": None}
+    return {
+        "device": device.id,
+        "device_name": device.name,
+        "memory_bytes": device.memory_bytes,
+        "bandwidth_bytes_per_second": device.bandwidth_bytes_per_second,
+        "peak_dense_per_second": dict(device.peak_dense_per_second),
+        "link_bytes_per_second": device.link_bytes_per_second,
+        "last_level_cache_bytes": device.cache_bytes(),
+        "device_figures_given": list(device.given),
+    }

@@ -79,7 +79,7 @@ def verb(
         "tokens": tokens, "batch": batch, "prompt": prompt, "output": generated, "encoder_tokens": encoder_tokens,
         "image_tokens": image_tokens, "weights": weights, "group_size": group_size, "cache": cache, "mla": mla,
         "max_batched_tokens": max_batched_tokens, "engine": engine,
-        "shared_prefix": shared_prefix, "device": device.id, **ranks._asdict(),
+        "shared_prefix": shared_prefix, **dev.device_inputs(device), **ranks._asdict(),
         "draft": draft, "acceptance": acceptance if draft else None, "draft_tokens": draft_tokens if draft else None,
     }  # fmt: skip
     if model is None:

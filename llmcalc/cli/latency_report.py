@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmcalc.calc.expected import Expected, expected
+from llmcalc.calc.fit import need
 from llmcalc.calc.latency import Latency
 from llmcalc.calc.speculative import Speculation
 from llmcalc.calc.timing import Timing, longest
-from llmcalc.calc.weight_shards import Ranks
+from llmcalc.calc.weight_shards import Ranks, uneven
 from llmcalc.calc.weights import rule_of_thumb
 from llmcalc.cli import options as opt
 from llmcalc.cli.output import model_block
@@ -22,6 +23,10 @@ from llmcalc.units import show_bandwidth, show_bytes, show_count, show_flops, sh
 PARTS = (("weights", "weight_read_bytes"), ("embedding rows", "embedding_read_bytes"), ("cache", "cache_read_bytes"),
          ("recurrent state", "state_read_bytes"))  # fmt: skip
 NOT_COUNTED = "not counted: launches, sampling, activations between products, the host"
+NEEDED = (
+    "the bound counts what must come from memory: of a window min(n, w-1) rows, of a chunk n mod c, of picked rows the "
+    "certain ones, one embedding row; reported bytes keep min(n, w), ((n-1) mod c)+1, all picks, a row a token"
+)
 
 
 def report(model: Model, found: Latency, inputs: dict[str, object], drafts: Speculation | None = None) -> Report:
@@ -47,7 +52,7 @@ def report(model: Model, found: Latency, inputs: dict[str, object], drafts: Spec
 
 def results(found: Latency, likely: Expected | None) -> dict[str, object]:
     """The keys of the JSON document; seconds and rates are floats, bytes and operations whole numbers."""
-    step, first, number = found.decode, found.prefill, found.sizes.number
+    step, number = found.decode, found.sizes.number
     return {
         "decode_seconds_at_least": step.seconds_at_least, "decode_bound": step.bound,
         "decode_seconds_roofline": step.seconds_roofline,
@@ -58,7 +63,7 @@ def results(found: Latency, likely: Expected | None) -> dict[str, object]:
         "read_bytes": step.read_bytes, **{name: getattr(step, name) for _, name in PARTS},
         "cache_reads": [{"kind": kind, "bytes": size} for kind, size in found.cache_reads],
         "written_bytes": step.written_bytes, "roofline_read_bytes": step.likely_read_bytes,
-        "prefill_seconds_at_least": found.prefill_seconds_at_least, "prefill_bound": first.bound,
+        "prefill_seconds_at_least": found.prefill_seconds_at_least, "prefill_bound": found.prefill_bound,
         "prefill_seconds_roofline": found.prefill_seconds_roofline, "prefill_passes": sum(n for _, n in found.passes),
         "prefill_flops": sum(n * timing.flops for timing, n in found.passes),
         "ttft_seconds_at_least": found.prefill_seconds_at_least,
@@ -104,7 +109,7 @@ def headline(model: Model, found: Latency, likely: Expected | None) -> list[str]
                      else f"decode turns compute-bound from {batch:,} sequences")  # fmt: skip
     lines.append(
         f"the first token takes at least {show_seconds(found.prefill_seconds_at_least)} "
-        f"({found.prompt:,} tokens of prompt, bound by {found.prefill.bound})"
+        f"({found.prompt:,} tokens of prompt, bound by {found.prefill_bound})"
     )
     if found.output > 1:
         lines.append(f"a request of {found.output:,} tokens: at least {show_seconds(found.request_seconds_at_least)}")
@@ -138,16 +143,11 @@ def phases(found: Latency, likely: Expected | None) -> Table:
     def shown(value: float | None) -> str:
         return "" if value is None else show_seconds(value)
 
-    def total_of(name: str) -> float | None:
-        values = [(getattr(timing, name), times) for timing, times in found.passes]
-        return None if any(value is None for value, _ in values) else sum(value * times for value, times in values)
-
     step = found.decode
     rows = (
         ("decode", step.seconds_at_least, step.memory_seconds, step.compute_seconds, step.link_seconds,
          step.seconds_roofline, likely.likely if likely else None),
-        ("prefill", found.prefill_seconds_at_least, total_of("memory_seconds"), total_of("compute_seconds"),
-         total_of("link_seconds"), found.prefill_seconds_roofline, None),
+        ("prefill", found.prefill_seconds_at_least, *found.prefill_seconds, found.prefill_seconds_roofline, None),
     )  # fmt: skip
     return Table(columns, tuple((name, *(shown(value) for value in values)) for name, *values in rows))
 
@@ -172,11 +172,19 @@ def figure(found: Latency) -> Figure:
 
 def _bounds(step: Timing, device: Device, found: Latency) -> Iterator[str]:
     cache = device.cache_bytes()
+    left_out = f"less {step.spare_bytes:,} B that it can do without, " if step.spare_bytes else ""
     yield (f"memory: {step.moved_bytes:,} B / {device.bandwidth():,} B/s = {step.memory_seconds:.6g} s (read and "
-           f"written, less what a last-level cache of {cache:,} B can hold from the step before)")  # fmt: skip
+           f"written, {left_out}less what a last-level cache of {cache:,} B can hold from the step before)"
+           )  # fmt: skip
+    if step.spare_bytes:
+        yield NEEDED
     if found.peak is not None and step.compute_seconds is not None:
-        yield (f"compute: {step.flops:,} FLOP / ({found.reader.ranks.tp} x {found.peak.per_second:,}/s, "
-               f"{found.peak.dtype}) = {step.compute_seconds:.6g} s")  # fmt: skip
+        tp, rate, own = found.reader.ranks.tp, found.bounds.product_rate, found.bounds.attention_rate
+        work = f"{step.work.flops:,} FLOP / ({tp} x {rate:,}/s, {found.peak.dtype})"
+        if own != rate:
+            work = (f"{step.work.products:,} FLOP / ({tp} x {rate:,}/s, {found.peak.dtype}) + {step.work.attention:,} "
+                    f"FLOP of attention / ({tp} x {own:,}/s)")  # fmt: skip
+        yield f"compute: {work} = {step.compute_seconds:.6g} s"
     if step.link_seconds is not None:
         yield f"links: {step.traffic.least:,.0f} B / {device.link_bytes_per_second:,} B/s = {step.link_seconds:.6g} s"
     yield NOT_COUNTED
@@ -187,10 +195,20 @@ def assumptions(found: Latency) -> list[str]:
     said = [NOT_COUNTED]
     if found.peak is not None:
         said.append(f"products run in {found.peak.dtype} at the fastest, at {show_flops(found.peak.per_second)}/s")
+    if found.peak is not None and found.bounds.product_rate != found.peak.per_second:
+        said.append(f"the bound takes {show_flops(found.bounds.product_rate or 0)}/s, the rate with sums in fp16")
+    if found.decode.spare_bytes:
+        said.append(NEEDED)
+    if found.prefill.work.flops < found.prefill.flops:
+        said.append(
+            "the bound of a prompt leaves out what neither its last token nor the cache needs: of the last layer, all "
+            "but the keys and values of the tokens before"
+        )
     if found.reader.experts:
         said.append(
             "the bound reads only the experts that one token needs; the roofline those that tokens find at random"
         )
+    said += uneven(found.architecture, found.reader.ranks, found.reader.group)
     if found.reader.ranks.dp > 1:
         said.append("sequences and times are those of one replica")
     return said
@@ -210,6 +228,12 @@ def warned(model: Model, found: Latency) -> Iterator[str]:
         yield f"{found.device.name}: no peak is known, so that nothing is said of compute (--peak)"
     if ranks.tp * ranks.pp > 1 and found.device.link_bytes_per_second is None:
         yield f"{found.device.name}: no link is known, so that communication is not counted (--link)"
+    taken = need(
+        found.architecture, found.device, ranks, found.sizes, weights=found.reader.weights,
+        group_size=found.reader.group_size, cache=found.reader.cache, shared_prefix=found.reader.prefix,
+    )  # fmt: skip
+    if taken is not None and taken.short_by_bytes:
+        yield f"it does not fit: {taken}; the times are those of a device that could hold it"
     if limit is not None and longest_context > limit:
         yield (f"{longest_context:,} tokens are past the {limit:,} positions that the config names "
                "(max_position_embeddings)")  # fmt: skip

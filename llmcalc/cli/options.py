@@ -188,7 +188,7 @@ def _read_lengths(text: str, name: str) -> list[int]:
         if len(word) > 1 and word.startswith("0"):
             raise InvalidInputError(f"{name}: {word!r} begins with a zero; a comma parts lengths, not thousands")
     try:
-        return [parse_tokens(word, "lengths", 0) for word in words]
+        return [parse_tokens(word, "lengths", 1) for word in words]
     except InvalidInputError as error:
         raise InvalidInputError(f"{name}: {error.message.removeprefix('--lengths is ')}", error.hint) from None
 

@@ -16,11 +16,14 @@ def priced(found: Model, stored: str) -> Model:
     """
     if found.tensors is None or stored != "config":
         return found
+    asked = found.provenance.asked or {}
+    if asked.get("set"):
+        return _warned(found, "--set makes another model of it than the checkpoint's: the weights are the config's")
     # Imported here: most calls have no headers.
     from llmcalc.calc.weights_of_headers import weights_of_headers
 
     try:
-        held = weights_of_headers(found.architecture, found.tensors, found.dialect).total_bytes
+        held = weights_of_headers(found.architecture, found.tensors, found.dialect, held=found.held).total_bytes
         config = weights(found.architecture, stored).total_bytes
     except LlmcalcError as error:
         text = f"the weights are priced by the config: the checkpoint's own headers give no bytes ({error})"
@@ -28,6 +31,8 @@ def priced(found: Model, stored: str) -> Model:
         if held == config:
             return found
         text = f"the checkpoint's own headers hold {held:,} bytes of weights; priced here are the config's {config:,}"
-    told = (*found.warnings, f"{text}: name the stored format with --weights")
-    architecture = replace(found.architecture, warnings=told)
-    return replace(found, architecture=architecture)
+    return _warned(found, f"{text}: name the stored format with --weights")
+
+
+def _warned(found: Model, text: str) -> Model:
+    return replace(found, architecture=replace(found.architecture, warnings=(*found.warnings, text)))

@@ -71,7 +71,7 @@ def counted(model: Model, stored: str, group_size: int | None, ranks: Ranks, *, 
     # Imported here: most calls have no headers.
     from llmcalc.calc.weights_of_headers import weights_of_headers
 
-    return weights_of_headers(model.architecture, model.tensors, model.dialect, ranks=ranks)
+    return weights_of_headers(model.architecture, model.tensors, model.dialect, ranks=ranks, held=model.held)
 
 
 def report(model: Model, found: WeightBytes, inputs: dict[str, object]) -> Report:

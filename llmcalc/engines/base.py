@@ -80,6 +80,14 @@ class Mixer(NamedTuple):
         return self.kind.replace("_", " ")
 
 
+class StageBytes(NamedTuple):
+    """What one device of a pipeline stage takes: for the sequences, held back whatever it serves, and for a block."""
+
+    taken: int
+    reserve: int = 0
+    block: int | None = None
+
+
 class Allocation(NamedTuple):
     """What an engine takes for the sequences of a plan.
 
@@ -89,6 +97,7 @@ class Allocation(NamedTuple):
     reserve_bytes: what the pool holds back on the fullest device whatever it serves, not in the figures above.
     log_line_bytes: what the engine's own log says for this pool, on one device; log_line: which line.
     figure: per_device_bytes with its derivation. cache_format: what it stores keys and values in.
+    stages: the same of a device of each pipeline stage.
     """
 
     allocated_bytes: int
@@ -104,6 +113,7 @@ class Allocation(NamedTuple):
     log_line: str = ""
     cache_format: str = ""
     warnings: tuple[str, ...] = ()
+    stages: tuple[StageBytes, ...] = ()
 
 
 class Part(NamedTuple):

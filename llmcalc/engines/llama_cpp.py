@@ -9,7 +9,7 @@ in F16, windows not at full size).
 from __future__ import annotations
 
 from llmcalc.arch.base import State
-from llmcalc.engines.base import Allocation, Mixer, Plan, check_format, check_kinds, mixers, rounded
+from llmcalc.engines.base import Allocation, Mixer, Plan, StageBytes, check_format, check_kinds, mixers, rounded
 from llmcalc.engines.ranks import stages
 from llmcalc.errors import InvalidInputError, UnsupportedLayerError
 from llmcalc.figure import Factor, Figure, product, total
@@ -77,6 +77,7 @@ def _allocation(plan: Plan, cache: CacheFormat, found: tuple[Mixer, ...]) -> All
         log_line_bytes=sum(sizes),
         log_line='"llama_kv_cache: size = ... MiB" and "llama_memory_recurrent: size", summed over the caches',
         cache_format=cache.name,
+        stages=tuple(StageBytes(size) for size in sizes),
     )
 
 

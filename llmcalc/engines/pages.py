@@ -18,7 +18,8 @@ KERNEL_BLOCK = 16  # the smallest block that the attention kernels take
 class Page(NamedTuple):
     """What one kind of layer puts into a block.
 
-    size: its window or chunk. block: tokens that a block stands for. bytes: of a block in one layer; content: of them,
+    size: its window or chunk, or the source positions where their number is fixed.
+    block: tokens that a block stands for. bytes: of a block in one layer; content: of them,
     what is not padding. depths: the layers. latent: rows of a latent, which cannot be padded.
     """
 
@@ -33,7 +34,7 @@ class Page(NamedTuple):
 
     def blocks(self, lengths: Lengths, batched: int, states: int) -> int:
         """Blocks that one sequence may take of a group of this kind: a window keeps the tokens in flight as well."""
-        n = lengths.source if self.kind == "cross" else lengths.tokens
+        n = (self.size or lengths.source) if self.kind == "cross" else lengths.tokens
         if n == 0:
             return 0
         match self.kind:
@@ -51,7 +52,7 @@ class Page(NamedTuple):
         """How many blocks, as a formula."""
         b = self.block
         return {
-            "full": f"ceil(N / {b})", "cross": f"ceil(S / {b})", "state": "s",
+            "full": f"ceil(N / {b})", "cross": f"ceil({self.size or 'S'} / {b})", "state": "s",
             "sliding": f"(ceil(min({self.size:,} - 1 + t, N) / {b}) + 1)",
             "chunked": f"ceil(min({self.size:,} + t, N) / {b})",
         }[self.kind]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from llmcalc.engines.base import Allocation, Plan
+from llmcalc.engines.base import Allocation, Plan, StageBytes
 from llmcalc.engines.ranks import stages
 from llmcalc.figure import Factor, Figure, product, total
 
@@ -45,7 +45,8 @@ def allocation(
     spans = stages(plan.architecture.decoder.depth, plan.pp)
     sizes = [sum(pool.slots * pool.bytes(stage) for pool in pools) for stage in spans]
     fullest = spans[max(range(len(spans)), key=lambda i: sizes[i])]
-    reserve = sum((held_back if pool.paged else pool.spare) * pool.bytes(fullest) for pool in pools)
+    kept = [sum((held_back if pool.paged else pool.spare) * pool.bytes(stage) for pool in pools) for stage in spans]
+    reserve = kept[spans.index(fullest)]
     tokens = next((pool for pool in pools if pool.paged), None)
     held = sum(number * size.tokens for size, number in plan.groups)
     logged = sum((pool.slots + held_back) * pool.bytes(fullest) for pool in pools if pool.paged)
@@ -62,6 +63,10 @@ def allocation(
         log_line_bytes=logged if tokens else None,
         log_line=log_line,
         cache_format=cache_format,
+        stages=tuple(
+            StageBytes(size, back, page * tokens.bytes(stage) if tokens else None)
+            for size, back, stage in zip(sizes, kept, spans, strict=True)
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import StateDtype
 from llmcalc.arch.model import Architecture, Held
-from llmcalc.engines.base import Allocation, Array, Lengths, Plan
+from llmcalc.engines.base import Allocation, Array, Lengths, Plan, StageBytes
 from llmcalc.engines.ranks import rank_row, stages
 from llmcalc.errors import InvalidInputError
 from llmcalc.figure import Factor, product, total
@@ -96,7 +96,8 @@ class TransformersEngine:
         )  # fmt: skip
         notes = ("growing by concatenation holds the old tensors and the new ones at once, for a moment",)
         figure = total("transformers' tensors", "B", parts, SOURCE, notes)
-        return Allocation(plan.tp * sum(sizes), max(sizes), figure, cache_format=plan.cache.name)
+        held = tuple(StageBytes(size) for size in sizes)
+        return Allocation(plan.tp * sum(sizes), max(sizes), figure, cache_format=plan.cache.name, stages=held)
 
 
 def _taken(plan: Plan, held: Held) -> tuple[int, int]:

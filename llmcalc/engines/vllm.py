@@ -8,7 +8,7 @@ Sources, read in November 2026: ``config/cache.py`` (block of 16), ``v1/kv_cache
 from __future__ import annotations
 
 from llmcalc.arch.base import State
-from llmcalc.engines.base import Allocation, Mixer, Plan, check_format, check_kinds, mixers, rounded
+from llmcalc.engines.base import Allocation, Mixer, Plan, StageBytes, check_format, check_kinds, mixers, rounded
 from llmcalc.engines.pages import Group, Page, PageKind, aligned, groups
 from llmcalc.engines.ranks import stages
 from llmcalc.errors import UnsupportedFormatError, UnsupportedLayerError
@@ -70,7 +70,7 @@ def check(plan: Plan, found: tuple[Mixer, ...]) -> None:
     """
     check_kinds("vLLM", found, RUNS, SCOPES)
     check_format("vLLM", plan.cache, FORMATS)
-    if found and plan.architecture.encoder and plan.architecture.decoder_type not in ENCODER_DECODERS:
+    if found and plan.architecture.encoder and plan.architecture.model_type not in ENCODER_DECODERS:
         raise UnsupportedLayerError(f"vLLM does not run the encoder and decoder of {plan.architecture.model_type}")
     if plan.cache.key.name == "fp32" and plan.chosen and plan.architecture.dtype != "fp32":
         raise UnsupportedFormatError("vLLM stores keys and values in fp32 only where the model runs in it")
@@ -210,6 +210,7 @@ def _allocation(plan: Plan, found: list[Group], name: str) -> Allocation:
         log_line_bytes=widest * sum(taken),
         log_line='"... GiB KV cache is needed" and, for the whole pool, "Available KV cache memory"',
         cache_format=name,
+        stages=tuple(StageBytes(size * sum(taken), size, size) for size in sizes),
     )
 
 

@@ -32,7 +32,7 @@ class Table(NamedTuple):
 class Report(NamedTuple):
     """The answer of one verb. ``results`` is what JSON prints; headline, tables and figures are the same for eyes.
 
-    The first table is what ``--csv`` prints.
+    ``--csv`` prints the first table; with ``keyed`` it the results, a row a key, where no table holds the answer.
     """
 
     command: str
@@ -44,3 +44,4 @@ class Report(NamedTuple):
     figures: Sequence[Figure] = ()
     assumptions: Sequence[str] = ()
     warnings: Sequence[str] = ()
+    keyed: bool = False

@@ -53,4 +53,4 @@ def test_a_prefix_is_read_once_and_not_computed() -> None:
 
 def test_engines_are_not_guessed() -> None:
     with pytest.raises(InvalidInputError, match="not described"):
-        Holding(LLAMA, Asked(engine="vllm", shared_prefix=10)).bytes(100, 2)
+        Holding(LLAMA, Asked(engine="vllm", shared_prefix=10)).bytes(100, 1)

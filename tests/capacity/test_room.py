@@ -15,6 +15,7 @@ from llmcalc.arch.base import Scope
 from llmcalc.arch.compressed import CompressedAttention, Compressor
 from llmcalc.arch.model import Architecture, Layer, Stack
 from llmcalc.calc.room import Asked, Holding, most, pool_left, reserves
+from llmcalc.calc.weight_shards import Ranks
 from llmcalc.engines.budget import budget
 from tests.properties.strategies import llamas
 
@@ -69,9 +70,12 @@ def grown(holds: Any, limit: int) -> int:
 
 
 @settings(max_examples=40, deadline=None)
-@given(model=hybrids(), tokens=st.integers(1, 150), batch=st.integers(1, 4), length=st.integers(1, 150))
-def test_the_longest_context_is_that_of_growth(model: Architecture, tokens: int, batch: int, length: int) -> None:
-    holding = Holding(model, Asked(length, batch))
+@given(model=hybrids(), tokens=st.integers(1, 150), batch=st.integers(1, 4), length=st.integers(1, 150),
+       block=st.sampled_from([None, 3, 16]), pp=st.integers(1, 3))  # fmt: skip
+def test_the_longest_context_is_that_of_growth(
+    model: Architecture, tokens: int, batch: int, length: int, block: int | None, pp: int
+) -> None:
+    holding = Holding(model, Asked(length, batch, block_size=block, ranks=Ranks(1, min(pp, model.decoder.depth))))
     pool = holding.bytes(tokens, batch)
     found = holding.longest(pool, batch)
     walked = grown(lambda n: holding.bytes(n, batch) <= pool, 2000)

@@ -91,3 +91,84 @@ def test_refusals(run: Run, words: tuple[str, ...], code: int, mentions: str) ->
     assert done.stdout == ""
     assert mentions in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "mentions"),
+    [
+        (("--tokens", "0"), 2, "--tokens"),
+        (("--tokens", "-1"), 2, "--tokens"),
+        (("--batch", "0"), 2, "--batch"),
+        (("--utilization", "0"), 1, "--utilization"),
+        (("--utilization", "1.01"), 1, "--utilization"),
+        (("--utilization", "nan"), 1, "--utilization"),
+        (("--memory", "0"), 1, "--memory"),
+        (("--memory", "-1GiB"), 2, "--memory"),
+        (("--activation", "-1"), 2, "--activation"),
+        (("--overhead", "-1GiB"), 2, "--overhead"),
+        (("--weight-memory", "-1"), 2, "--weight-memory"),
+        (("--cache-memory", "-1"), 2, "--cache-memory"),
+        (("--block-size", "0"), 2, "--block-size"),
+        (("--max-batched-tokens", "0"), 2, "--max-batched-tokens"),
+        (("--max-itl", "0"), 1, "--max-itl"),
+        (("--ep", "3"), 1, "--ep"),
+    ],
+)
+def test_numbers_that_are_none(run: Run, words: tuple[str, ...], code: int, mentions: str) -> None:
+    done = run("capacity", "llama-3-8b", "--gpu", "l4", *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert mentions in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_encoder_is_asked_for_its_weights_alone(run: Run) -> None:
+    found = results(run, "bert-base-uncased", "--gpu", "l4", "--tokens", "512", "--tp", "2", "--pp", "3")
+    asked = (
+        "pool_tokens",
+        "concurrency",
+        "max_sequences",
+        "max_tokens_per_sequence",
+        "cache_pool_bytes",
+        "cache_bytes",
+    )
+    assert [found[key] for key in asked] == [None] * len(asked)
+    assert (found["fits"], found["min_gpus"], found["limited_by"]) == (True, 1, "nothing")
+    found = results(run, "bert-base-uncased", "--memory", "100MiB", "--tokens", "512")
+    assert (found["fits"], found["max_sequences"]) == (False, None)
+    assert found["short_by_bytes"] == found["weight_bytes"] - 100 * 2**20
+    assert found["min_gpus_ranks"] == {"tp": 3, "pp": 1, "ep": 1}
+
+
+@pytest.mark.parametrize("name", ["t5-base", "bart-base", "whisper-large-v3"])
+def test_encoders_with_decoders(run: Run, name: str) -> None:
+    found = results(run, name, "--gpu", "l4", "--tokens", "400")
+    assert found["max_sequences"] > 1
+    held = results(run, name, "--gpu", "l4", "--tokens", "400", "--batch", str(found["max_sequences"]))
+    more = results(run, name, "--gpu", "l4", "--tokens", "400", "--batch", str(found["max_sequences"] + 1))
+    assert (held["fits"], more["fits"]) == (True, False)
+
+
+def test_csv_holds_the_answers(run: Run) -> None:
+    lines = run("capacity", "llama-3-70b", "--memory", "24GiB", "--csv").stdout.splitlines()
+    assert lines[0] == "key,value"
+    rows = dict(line.split(",", 1) for line in lines[1:])
+    assert (rows["fits"], rows["min_gpus"], rows["min_gpus_ranks.pp"]) == ("false", "6", "3")
+    assert int(rows["short_by_bytes"]) > 0
+    assert rows["concurrency"] == "0.0"
+    assert rows["changes.0.option"] == "--gpus 6 --tp 2 --pp 3"
+
+
+def test_the_device_is_among_the_inputs(run: Run) -> None:
+    done = run("capacity", "llama-3-8b", "--memory", "24GiB", "--bandwidth", "1TB/s", "--json")
+    inputs = json.loads(done.stdout)["inputs"]
+    assert (inputs["memory_bytes"], inputs["bandwidth_bytes_per_second"]) == (24 * 2**30, 10**12)
+    assert inputs["device"] is None or isinstance(inputs["device"], str)
+
+
+def test_what_has_no_effect_is_said(run: Run) -> None:
+    done = run("capacity", "llama-3-8b", "--cache-memory", "1GiB", "--utilization", "0.5", "--overhead", "1GiB")
+    assert "--utilization, --overhead has no effect" in done.stderr
+    assert (
+        "fewest devices: none up to 1,024"
+        in run("capacity", "llama-3-8b", "--memory", "1GiB", "--engine", "vllm").stdout
+    )

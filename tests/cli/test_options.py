@@ -34,7 +34,8 @@ def document(run: Run, *words: str) -> dict[str, Any]:
         (("--tp", "2.5"), "--tp is '2.5', expected a whole number"),
         (("--lengths", "1,x"), "--lengths: 'x', expected a whole number"),
         (("--lengths", ""), "--lengths: there are no lengths"),
-        (("--lengths", "-3"), "at least 0"),
+        (("--lengths", "-3"), "at least 1"),
+        (("--lengths", "18,0"), "'0', expected at least 1"),
         (("--lengths", "4,096"), "'096' begins with a zero"),
         (("--lengths", "[1, [2]]"), "a flat JSON list"),
     ],
@@ -57,7 +58,7 @@ def test_lengths_and_tokens_exclude_each_other_everywhere(run: Run, verb: str) -
     [
         ("[1, [2]]", "a flat JSON list"), ("[1, 2", "begins like JSON"), ('{"a": 1}', "a flat JSON list"),
         ("[true]", "a flat JSON list"), ("[1.5]", "a flat JSON list"), ("1 2 x", "'x', expected"), ("", "no lengths"),
-        ("[-1]", "at least 0"),
+        ("[-1]", "at least 1"), ("[18, 0]", "at least 1"), ("18\n0\n", "at least 1"),
     ],
 )  # fmt: skip
 def test_a_bad_file_of_lengths(run: Run, tmp_path: Path, content: str, says: str) -> None:

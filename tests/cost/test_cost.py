@@ -78,3 +78,21 @@ def test_verb(run: Run) -> None:
         ("--price", "2", "--seconds", "1", "--tokens-per-second", "1"),
     ):
         assert run("cost", *words).returncode == 1
+
+
+def test_a_price_of_what_does_not_fit_is_said(run: Run) -> None:
+    words = ("cost", "llama-3-70b", "--gpu", "h100", "--price", "3", "--prompt", "100", "--output", "10")
+    done = run(*words, "--json")
+    document = json.loads(done.stdout)
+    results, inputs = document["results"], document["inputs"]
+    assert results["fits"] is False
+    # weights, and 109 positions: the last token is not cached
+    assert results["short_by_bytes"] == 141_107_412_992 + 109 * 327_680 - inputs["memory_bytes"]
+    assert any("does not fit" in warning for warning in document["warnings"])
+    assert inputs["device"] == "h100-sxm5-80gb"
+    assert "it does not fit" in run(*words).stdout
+    assert "fits,false" in run(*words, "--csv").stdout
+    two = json.loads(run(*words, "--tp", "2", "--json").stdout)
+    assert (two["results"]["fits"], two["results"]["short_by_bytes"]) == (True, 0)
+    unknown = json.loads(run("cost", "llama-3-8b", "--bandwidth", "1TB/s", "--price", "3", "--json").stdout)
+    assert (unknown["results"]["fits"], unknown["inputs"]["memory_bytes"]) == (None, None)

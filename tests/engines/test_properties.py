@@ -32,7 +32,7 @@ def windowed(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    data=llamas() | windowed(), lengths=st.lists(st.integers(0, 5000), min_size=1, max_size=5),
+    data=llamas() | windowed(), lengths=st.lists(st.integers(1, 5000), min_size=1, max_size=5),
     engine=st.sampled_from(PAGED),
 )  # fmt: skip
 def test_no_less_than_the_arrays(data: dict[str, Any], lengths: list[int], engine: str) -> None:
@@ -48,7 +48,7 @@ def test_no_less_than_the_arrays(data: dict[str, Any], lengths: list[int], engin
 
 @settings(max_examples=60, deadline=None)
 @given(
-    data=llamas() | windowed() | corpus(), engine=st.sampled_from(sorted(ENGINES)), tokens=st.integers(0, 40_000),
+    data=llamas() | windowed() | corpus(), engine=st.sampled_from(sorted(ENGINES)), tokens=st.integers(1, 40_000),
     more=st.integers(0, 3000), pp=st.integers(1, 3),
 )  # fmt: skip
 def test_monotone_in_tokens(data: dict[str, Any], engine: str, tokens: int, more: int, pp: int) -> None:

@@ -274,3 +274,10 @@ def test_every_depth_is_in_a_group_once() -> None:
     depths = sorted(d for group in groups(aligned(pages, 16)) for _, part in group.pages for d in part)
 
     assert depths == list(range(62))
+
+
+def test_cross_attention_of_a_fixed_source() -> None:
+    """Whisper: 28 blocks of its own 448 positions, 94 of the encoder's 1,500; 32 layers a block."""
+    found = kv_cache(load("whisper-large-v3").architecture, 448, engine="vllm").allocation
+    assert found is not None
+    assert (found.blocks, found.block_bytes) == (28 + 94, 2 * 32 * 16 * 20 * 64 * 2)

@@ -136,11 +136,9 @@ def test_other_verbs_do_not_load_these_modules(run: Run) -> None:
     assert "llmcalc" not in done.stderr
 
 
-def test_no_tokens_no_operations(run: Run) -> None:
-    done = run("flops", "llama-3-8b", "--lengths", "0")
-
-    assert done.returncode == 0, done.stderr
-    assert "0 FLOP" in done.stdout
+def test_nothing_cached_is_a_step_and_no_tokens_are_none(run: Run) -> None:
+    assert run("flops", "llama-3-8b", "--phase", "decode", "--past", "0").returncode == 0
+    assert run("flops", "llama-3-8b", "--lengths", "0").returncode == 2
 
 
 def test_a_whole_run_is_told_as_it_is_written(run: Run) -> None:

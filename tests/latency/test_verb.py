@@ -37,6 +37,18 @@ def test_keys_and_types(run: Run) -> None:
     assert found["decode_seconds_expected"] is None
 
 
+def test_the_device_is_among_the_inputs(run: Run) -> None:
+    words = ("llama-3-8b", "--gpu", "h100", "--memory", "94GB", "--bandwidth", "3.9TB/s", "--peak", "800e12", "--json")
+    found = json.loads(run("latency", *words, "--link", "300GB/s").stdout)["inputs"]
+    assert found["device"] == "h100-sxm5-80gb"
+    assert found["memory_bytes"] == 94_000_000_000
+    assert found["bandwidth_bytes_per_second"] == 3_900_000_000_000
+    assert found["peak_dense_per_second"] == {"given": 800_000_000_000_000}
+    assert found["link_bytes_per_second"] == 300_000_000_000
+    assert found["last_level_cache_bytes"] == 52_428_800
+    assert found["device_figures_given"] == ["memory", "bandwidth", "peak", "link"]
+
+
 def test_textbook_by_the_rule_of_thumb(run: Run) -> None:
     found = results(run, "--params", "16e9", "--weights", "bf16", "--bandwidth", "1TB/s")
     assert found["read_bytes"] == 32_000_000_000

@@ -55,7 +55,7 @@ def test_parts_sum_to_the_whole(data: dict[str, Any]) -> None:
 
 
 @SLOW
-@given(corpus(), st.integers(0, 20_000), st.integers(0, 5_000))
+@given(corpus(), st.integers(1, 20_000), st.integers(0, 5_000))
 def test_cache_never_shrinks(data: dict[str, Any], tokens: int, more: int) -> None:
     model = read_config(data)
     if compressed(model):
@@ -65,7 +65,7 @@ def test_cache_never_shrinks(data: dict[str, Any], tokens: int, more: int) -> No
 
 
 @SLOW
-@given(corpus(), st.integers(0, 20_000))
+@given(corpus(), st.integers(1, 20_000))
 def test_growth_is_what_it_says(data: dict[str, Any], tokens: int) -> None:
     """Past every window, one token more adds bytes_per_token."""
     model = read_config(data)
@@ -89,7 +89,7 @@ def test_sharing_heads_never_costs(data: dict[str, Any], tokens: int) -> None:
 
 
 @SLOW
-@given(llamas(), st.lists(st.integers(0, 3_000), min_size=1, max_size=6))
+@given(llamas(), st.lists(st.integers(1, 3_000), min_size=1, max_size=6))
 def test_lengths_add_up(data: dict[str, Any], lengths: list[int]) -> None:
     model = read_config(data)
     estimate = kv_cache(model, lengths=lengths)

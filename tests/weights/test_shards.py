@@ -7,7 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmcalc import Ranks, load, read_config, weights
+from llmcalc.calc.degrees import Spreading
+from llmcalc.calc.latency import latency
 from llmcalc.errors import InvalidInputError
+from llmcalc.hardware.catalogue import describe
 
 
 def rank(name: str, stored: str = "config", **degrees: int) -> int:
@@ -92,6 +95,42 @@ def test_scales_follow_the_cut() -> None:
     assert rank("llama-3-8b", "gptq", tp=4) < total("llama-3-8b", "gptq") // 3
 
 
+# By hand: an expert's 90 groups of 32 columns are dealt out by 23 (736 columns) or 12 (384), in gate, up and down
+# alike; the bias of down is whole; 64 heads and 8 pairs of keys and values are cut evenly, a table has 201,088 rows.
+@pytest.mark.parametrize(
+    ("name", "tp", "size"),
+    [
+        ("gpt-oss-20b", 4, 3_503_719_296),
+        ("gpt-oss-20b", 8, 1_812_945_408),
+        ("gpt-oss-120b", 4, 16_691_201_280),
+        ("gpt-oss-120b", 8, 8_711_167_680),
+    ],
+)
+def test_experts_of_gpt_oss_are_dealt_out_by_whole_groups(name: str, tp: int, size: int) -> None:
+    model = load(name).architecture
+    found = weights(model, ranks=Ranks(tp=tp))
+    assert found.per_device_bytes == size
+    assert any("whole mxfp4 groups of 32" in text for text in found.assumptions)
+    spreading = Spreading(model)
+    assert spreading.choice(Ranks(tp=tp)).weight_bytes == size
+    assert spreading.notes(Ranks(tp=tp)) == [text for text in found.assumptions if "whole mxfp4 groups" in text]
+    # A step reads 4 experts of each layer: the rest of a rank's bytes is what one that holds 4 would keep.
+    layers, experts = {"gpt-oss-20b": (24, 32), "gpt-oss-120b": (36, 128)}[name]
+    width = {4: 736, 8: 384}[tp]
+    expert = 3 * width * 2880 * 17 // 32 + 2 * width * 2 + 2880 * 2
+    step = latency(model, describe(bandwidth=1e12), ranks=Ranks(tp=tp)).decode
+    table = 201_088 // tp * 2880 * 2
+    assert step.weight_read_bytes == size - table - layers * (experts - 4) * expert
+
+
+def test_an_even_cut_of_groups_says_nothing() -> None:
+    """2,880 columns on two ranks: 45 groups each; whole experts on ranks of their own."""
+    for degrees in (Ranks(tp=2), Ranks(tp=8, ep=8)):
+        found = weights(load("gpt-oss-20b").architecture, ranks=degrees)
+        assert not any("groups" in text for text in found.assumptions)
+    assert rank("gpt-oss-20b", tp=2) == 6_885_267_072
+
+
 @pytest.mark.parametrize(
     ("name", "stored", "degrees", "words"),
     [
@@ -100,6 +139,8 @@ def test_scales_follow_the_cut() -> None:
         ("llama-3.1-8b", "config", {"pp": 33}, "stages"),
         ("mixtral-8x7b", "config", {"ep": 3}, "does not divide tp x dp"),
         ("llama-3-8b", "awq", {"tp": 32}, "cuts .* into pieces"),
+        ("qwen2.5-72b", "gptq", {"tp": 8}, "gptq has groups of 128, which do not divide 3,696"),
+        ("gpt-oss-120b", "mxfp4_moe", {"tp": 4}, "do not divide 720"),
         ("llama-3.1-8b", "q4_k_m", {"tp": 32}, "cuts .* into pieces"),
     ],
 )
