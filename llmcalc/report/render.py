@@ -48,13 +48,13 @@ def _figure_dict(figure: Figure) -> dict[str, object]:
 
 
 def as_csv(report: Report) -> str:
-    """The first table, exact numbers, a header of keys; of a tree the leaves alone, each with its path."""
+    """The answers, or the first table; exact numbers, a header of keys; of a tree the leaves, with their paths."""
     import csv
     import io
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    table = report.tables[0]
+    table = report.csv or report.tables[0]
     keys = [column.key for column in table.columns]
     if table.indents:
         writer.writerow(["path", *keys])

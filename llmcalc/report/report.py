@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from llmcalc.figure import Figure
@@ -32,7 +32,7 @@ class Table(NamedTuple):
 class Report(NamedTuple):
     """The answer of one verb. ``results`` is what JSON prints; headline, tables and figures are the same for eyes.
 
-    The first table is what ``--csv`` prints.
+    ``--csv`` prints the first table, or ``csv`` where the answers are in none (:func:`answers`).
     """
 
     command: str
@@ -44,3 +44,17 @@ class Report(NamedTuple):
     figures: Sequence[Figure] = ()
     assumptions: Sequence[str] = ()
     warnings: Sequence[str] = ()
+    csv: Table | None = None
+
+
+def answers(results: Mapping[str, object]) -> Table:
+    """Every answer with its key, for scripts: of an object each member behind a dot; lists are for JSON alone."""
+    return Table((Column("key", "key"), Column("value", "value")), tuple(_answers(results, "")))
+
+
+def _answers(results: Mapping[str, object], path: str) -> Iterator[tuple[Cell, ...]]:
+    for key, value in results.items():
+        if isinstance(value, Mapping):
+            yield from _answers(value, f"{path}{key}.")
+        elif value is None or isinstance(value, (str, int, float)):
+            yield f"{path}{key}", value
