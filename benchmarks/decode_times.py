@@ -113,6 +113,19 @@ def held_out(found: list[Row]) -> list[float]:
     return out
 
 
+def carried_over(found: list[Row]) -> list[float]:
+    """Models with experts: errors of the fit on one device and engine on the rows of every other."""
+    groups = grouped([row for row in found if row.experts and not row.given], "device", "engine")
+    known = {key: fit([row.point for row in group]) for key, group in groups.items()}
+    return [
+        error(line, row)
+        for key, line in known.items()
+        for other, group in groups.items()
+        for row in group
+        if line is not None and other != key
+    ]
+
+
 def calibration(key: tuple[str, ...], group: list[Row]) -> dict[str, object] | None:
     found = fit([row.point for row in group]) if len(group) > 2 else None  # two rows fit any line
     if found is None:
@@ -148,6 +161,9 @@ def main() -> None:
     errors, alone = left_out(single)
     print(f"one (model, device) group left out: {len(errors)} rows, median {100 * median(errors):.1f}%, "
           f"largest {100 * max(errors):.1f}%; {alone} rows have no other model on their device and engine")  # fmt: skip
+    other = carried_over(single)
+    print(f"experts, a fit carried over to another family: {len(other)} rows, from {100 * min(other):.0f}% to "
+          f"{100 * max(other):.0f}%")  # fmt: skip
     apple = held_out(single)
     print(f"Apple, Q4_0 from F16 and Q8_0: {len(apple)} chips, mean {100 * mean(map(abs, apple)):.1f}%, "
           f"from {100 * min(apple):.1f}% to {100 * max(apple):.1f}%")  # fmt: skip

@@ -11,7 +11,7 @@ from llmcalc.calc.weights import choose
 from llmcalc.cli import options as opt
 from llmcalc.cli.output import model_block
 from llmcalc.loading import Model
-from llmcalc.report.report import Cell, Column, Report, Table
+from llmcalc.report.report import Cell, Column, Report, Table, answers
 from llmcalc.units import show_bytes, show_seconds
 
 LIMITS = {"memory": "memory", "itl": "the time between tokens (--max-itl)", "ttft": "the first token (--max-ttft)",
@@ -21,10 +21,11 @@ LIMITS = {"memory": "memory", "itl": "the time between tokens (--max-itl)", "ttf
 def report(model: Model, room: Capacity, served: Users | None, inputs: dict[str, object]) -> Report:
     """The capacity as a report."""
     kept = {name: value for name, value in inputs.items() if name != "ranks"}
+    found = results(room, served)
     return Report(
-        "capacity", model_block(model.provenance), kept, results(room, served), headline(model, room, served),
+        "capacity", model_block(model.provenance), kept, found, headline(model, room, served),
         (bar(room), ways(room)) if room.device is not None else (pool(room),), (room.figure,),
-        (*model.assumptions, *assumptions(room, served)), (*model.warnings, *warned(room)), keyed=True,
+        (*model.assumptions, *assumptions(room, served)), (*model.warnings, *warned(room)), csv=answers(found),
     )  # fmt: skip
 
 

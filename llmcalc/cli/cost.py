@@ -17,7 +17,7 @@ from llmcalc.cli.output import Form, emit, model_block
 from llmcalc.cli.priced import priced
 from llmcalc.errors import InvalidInputError
 from llmcalc.loading import Model, load
-from llmcalc.report.report import Cell, Column, Report, Table
+from llmcalc.report.report import Cell, Column, Report, Table, answers
 from llmcalc.units import show_bytes
 
 app = opt.verb_app()
@@ -161,4 +161,4 @@ def report(
         lines.append(f"but it does not fit: short by {room.short_by_bytes:,} bytes = {show_bytes(room.short_by_bytes)}")
         told.append("the price is that of devices that could hold it, which these can not")
         warnings.append(f"it does not fit: {room}; no request can be served at this price")
-    return Report("cost", block, inputs, results, lines, (table,), (), told, warnings, keyed=True)
+    return Report("cost", block, inputs, results, lines, (table,), (), told, warnings, answers(results))

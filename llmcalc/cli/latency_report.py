@@ -17,7 +17,7 @@ from llmcalc.errors import InvalidInputError
 from llmcalc.figure import Factor, Figure, product, total
 from llmcalc.hardware.device import Device
 from llmcalc.loading import Model
-from llmcalc.report.report import Cell, Column, Report, Table
+from llmcalc.report.report import Cell, Column, Report, Table, answers
 from llmcalc.units import show_bandwidth, show_bytes, show_count, show_flops, show_seconds, words
 
 PARTS = (("weights", "weight_read_bytes"), ("embedding rows", "embedding_read_bytes"), ("cache", "cache_read_bytes"),
@@ -46,7 +46,7 @@ def report(model: Model, found: Latency, inputs: dict[str, object], drafts: Spec
     lines = [*headline(model, found, likely), *_drafted(drafts)]
     return Report(
         "latency", model_block(model.provenance), inputs, answer, lines,
-        (split(found), phases(found, likely)), (figure(found),), assumed, warnings,
+        (split(found), phases(found, likely)), (figure(found),), assumed, warnings, answers(answer),
     )  # fmt: skip
 
 
@@ -98,8 +98,8 @@ def headline(model: Model, found: Latency, likely: Expected | None) -> list[str]
         row = likely.calibration
         lines.append(
             f"expected: {show_seconds(likely.low)} to {show_seconds(likely.high)}, likely "
-            f"{show_seconds(likely.likely)} (under {row.engine}, from {row.rows} rows {row.origin}: "
-            f"{'; '.join(row.sources)}; mean error {100 * row.residual:.1f}%)"
+            f"{show_seconds(likely.likely)} (under {row.engine}, from {row.rows} rows of "
+            f"{', '.join(row.models)}, {row.origin}: {'; '.join(row.sources)}; mean error {100 * row.residual:.1f}%)"
         )
     else:
         lines.append("no expectation: no calibration speaks for this device, engine and kind of model")
@@ -266,4 +266,4 @@ def thumb(params: int, device: Device, ranks: Ranks, inputs: dict[str, object]) 
     )
     found = Figure("weights, by the rule of thumb", size, "B", (), (), layout.source, (note,))
     return Report("latency", None, inputs, answer, lines, (Table(columns, ((params, each, show_seconds(seconds)),)),),
-                  (found,), (note,))  # fmt: skip
+                  (found,), (note,), (), answers(answer))  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from llmcalc.report.report import SCHEMA, Cell, Kind, Report, Table
@@ -48,20 +48,13 @@ def _figure_dict(figure: Figure) -> dict[str, object]:
 
 
 def as_csv(report: Report) -> str:
-    """The first table, exact numbers, a header of keys; of a tree the leaves alone, each with its path.
-
-    Or the results, a row a key: what is inside another stands under the keys to it, joined by dots.
-    """
+    """The answers, or the first table; exact numbers, a header of keys; of a tree the leaves, with their paths."""
     import csv
     import io
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    if report.keyed:
-        writer.writerow(["key", "value"])
-        writer.writerows(_flat(report.results))
-        return out.getvalue()
-    table = report.tables[0]
+    table = report.csv or report.tables[0]
     keys = [column.key for column in table.columns]
     if table.indents:
         writer.writerow(["path", *keys])
@@ -70,16 +63,6 @@ def as_csv(report: Report) -> str:
         writer.writerow(keys)
         writer.writerows(table.rows)
     return out.getvalue()
-
-
-def _flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """A document's keys with their values, nothing for null, as JSON spells them."""
-    if isinstance(value, (Mapping, list, tuple)):
-        inside = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, item in inside:
-            yield from _flat(item, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, json.dumps(value) if isinstance(value, bool) else value
 
 
 def _leaves(table: Table) -> Iterator[tuple[str, tuple[Cell, ...]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from llmcalc.figure import Figure
@@ -32,7 +32,7 @@ class Table(NamedTuple):
 class Report(NamedTuple):
     """The answer of one verb. ``results`` is what JSON prints; headline, tables and figures are the same for eyes.
 
-    ``--csv`` prints the first table; with ``keyed`` it the results, a row a key, where no table holds the answer.
+    ``--csv`` prints the first table, or ``csv`` where the answers are in none (:func:`answers`).
     """
 
     command: str
@@ -44,4 +44,21 @@ class Report(NamedTuple):
     figures: Sequence[Figure] = ()
     assumptions: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    keyed: bool = False
+    csv: Table | None = None
+
+
+def answers(results: Mapping[str, object]) -> Table:
+    """Every answer with its key, for scripts: what is inside another stands behind its key and a dot, of a list behind
+    the place in it."""
+    return Table((Column("key", "key"), Column("value", "value")), tuple(_answers(results.items(), "")))
+
+
+def _answers(results: Iterable[tuple[object, object]], path: str) -> Iterator[tuple[Cell, ...]]:
+    for key, value in results:
+        if isinstance(value, (Mapping, list, tuple)):
+            inside = value.items() if isinstance(value, Mapping) else enumerate(value)
+            yield from _answers(inside, f"{path}{key}.")
+        elif isinstance(value, bool):
+            yield f"{path}{key}", str(value).lower()
+        elif value is None or isinstance(value, (str, int, float)):
+            yield f"{path}{key}", value

@@ -38,6 +38,15 @@ def test_another_model_is_known_less_well() -> None:
     assert other.high / other.likely == pytest.approx(1 + UNSEEN)
 
 
+def test_experts_of_another_family_are_hardly_known() -> None:
+    """On the H100 MiniMax-M2.7 alone was measured: 62 layers of 3,072."""
+    likely = expected(latency(load("gpt-oss-120b").architecture, describe("h100-sxm5-80gb"), 1000, engine="vllm"))
+    assert likely is not None
+    assert likely.warnings[0].startswith("the expectation of a model with experts rests on 5 rows of minimax-m2.7")
+    assert likely.high / likely.likely == pytest.approx(1.9)
+    assert likely.low <= likely.likely / 4
+
+
 def test_no_calibration_no_expectation() -> None:
     assert expected(latency(LLAMA, describe("l4"))) is None
     assert expected(latency(LLAMA, describe("apple-m1-pro", bandwidth=1e12))) is None

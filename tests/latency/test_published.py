@@ -11,7 +11,7 @@ from statistics import mean, median
 
 import pytest
 
-from llmcalc.calc.expected import UNSEEN
+from llmcalc.calc.expected import OTHER_EXPERTS, UNSEEN
 from llmcalc.hardware.calibrations import known
 from tests.conftest import ROOT
 
@@ -43,6 +43,13 @@ def test_a_format_left_out_is_expected_within_5_percent() -> None:
     assert len(errors) == 15
     assert mean(map(abs, errors)) < 0.05
     assert max(map(abs, errors)) < times.HELD_OUT
+
+
+def test_the_range_of_other_experts_holds_every_family() -> None:
+    few, many = OTHER_EXPERTS
+    errors = times.carried_over(SINGLE)
+    assert len(errors) == 56  # three fits, each on the 26 rows but its own 7, 10 or 5
+    assert all(1 / many <= error + 1 <= few for error in errors)
 
 
 def test_calibrations_are_those_of_the_rows() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from subprocess import CompletedProcess
@@ -47,6 +49,21 @@ def test_the_device_is_among_the_inputs(run: Run) -> None:
     assert found["link_bytes_per_second"] == 300_000_000_000
     assert found["last_level_cache_bytes"] == 52_428_800
     assert found["device_figures_given"] == ["memory", "bandwidth", "peak", "link"]
+
+
+def test_csv_holds_every_answer(run: Run) -> None:
+    words = ("llama-2-7b", "--gpu", "m1-pro", "--weights", "q4_0", "--tokens", "64")
+    found, text = results(run, *words), run("latency", *words, "--csv").stdout
+    rows = {row["key"]: row["value"] for row in csv.DictReader(io.StringIO(text))}
+    scalars = {
+        name: value for name, value in found.items() if not isinstance(value, (list, dict)) and value is not None
+    }
+    assert {name: type(value)(rows[name]) for name, value in scalars.items()} == scalars
+    assert float(rows["decode_seconds_expected.low"]) == found["decode_seconds_expected"]["low"]
+    assert rows["decode_seconds_expected.calibration.engine"] == "llama.cpp metal"
+    assert rows["decode_link_seconds"] == ""
+    thumb = run("latency", "--params", "16e9", "--weights", "bf16", "--bandwidth", "1TB/s", "--csv").stdout
+    assert "decode_seconds_at_least,0.032\n" in thumb
 
 
 def test_textbook_by_the_rule_of_thumb(run: Run) -> None:
