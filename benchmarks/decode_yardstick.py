@@ -83,8 +83,7 @@ def pairs(name: str, layers: int | None, number: int) -> dict[str, object]:
         size = max(calibrate.LEAST, calibrate.TIMES_CACHE * machine.cache_bytes())
         with torch.inference_mode():
             bench = calibrate.gemv(machine, work, size)
-        read = predict.step(work, predict.plain_device(machine), TOKENS, 1)
-        moved = read.likely_read_bytes + read.written_bytes
+        moved, _ = predict.moved(work, "decode", TOKENS, 1)
 
         @torch.inference_mode()
         def step() -> None:

@@ -75,7 +75,8 @@ def verb(
     from llmcalc.cli.measure_kept import Kept, progress, saved
     from llmcalc.measure.run import Asked, run
 
-    wanted = Asked(device, phases, layers, tokens, batch, prompt or tokens, weights, float(budget), compiled, force)
+    wanted = Asked(device, phases, layers, tokens, batch, prompt or tokens, weights, float(budget), compiled, force,
+                   save)  # fmt: skip
     with ExitStack() as stack:
         if tp > 1:
             from llmcalc.measure.ranks import run_ranks

@@ -26,7 +26,7 @@ def report(model: Model, found: Session, asked: dict[str, object], kept: Sequenc
         "device": found.device, "environment": found.environment,
         "checks": [check._asdict() for check in found.checks],
         "calibration": found.calibration.document() if found.calibration is not None else None,
-        "runs": [run.document() for run in found.runs],
+        "runs": [run.document(found.calibration, found.machine.catalogue) for run in found.runs],
         **memory_of(found), "memory": memory_bar(found), "training": found.training, "energy": found.energy,
         "drift": found.drift, "state": found.states, "layers": found.work.depth,
         "whole_layers": len(found.work.whole.decoder.calls), "weights": found.work.dtype,

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from llmcalc.calc.flops import flops
 from llmcalc.calc.latency import Latency, latency
-from llmcalc.calc.timing import Timing
 from llmcalc.errors import InvalidInputError
 from llmcalc.hardware.device import Device
 from llmcalc.measure.calibrate import Calibration
@@ -21,6 +20,7 @@ from llmcalc.measure.workload import Workload
 PRODUCTS, ATTENTION = 0.9, 0.6
 # What a level-two cache serves, over the memory, and how much of it a step can count on.
 CACHED_RATE, CACHED_SHARE = 2.5, 0.7
+ANY = Device("any", "any device", bandwidth_bytes_per_second=1)
 
 
 class Predicted(NamedTuple):
@@ -44,14 +44,11 @@ def _latency(work: Workload, device: Device, tokens: int, batch: int) -> Latency
     return latency(work.architecture, device, tokens, batch, prompt=work.prompt, weights=work.dtype, cache=work.dtype)
 
 
-def step(work: Workload, device: Device, tokens: int, batch: int) -> Timing:
-    """A decode step on any device."""
-    return _latency(work, device, tokens, batch).decode
-
-
-def plain_device(machine: Machine) -> Device:
-    """A device of this memory that is known no further: what is read does not depend on it."""
-    return Device("bytes", machine.name, machine.total_bytes(), 1)
+def moved(work: Workload, phase: str, tokens: int, batch: int) -> tuple[int, int]:
+    """Bytes that a pass reads and writes, and its operations, each query with the keys it sees; on any device."""
+    answer = _latency(work, ANY, tokens, batch)
+    timing = answer.decode if phase == "decode" else answer.prefill
+    return timing.likely_read_bytes + timing.written_bytes, timing.flops
 
 
 def catalogue_decode(machine: Machine, work: Workload, tokens: int, batch: int) -> Predicted | None:

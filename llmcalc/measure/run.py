@@ -26,6 +26,7 @@ class Asked(NamedTuple):
     budget: float = 120.0
     compiled: bool = False
     force: bool = False
+    fitted: bool = False
 
 
 def workload(architecture: Architecture, asked: Asked, machine: Machine) -> tuple[Workload, list[str]]:
@@ -43,6 +44,7 @@ def workload(architecture: Architecture, asked: Asked, machine: Machine) -> tupl
     work = Workload(
         whole, cut(whole, layers), dtype, asked.tokens, asked.batch, asked.prompt,
         cast(tuple[Phase, ...], asked.phases), layers, asked.budget, asked.compiled,
+        asked.fitted,
     )  # fmt: skip
     return work, told
 

@@ -8,7 +8,6 @@ from llmcalc.calc.expected import Point, fit, shape
 from llmcalc.errors import MeasureError
 from llmcalc.hardware.calibrations import Calibration, keep
 from llmcalc.hardware.device import Device
-from llmcalc.measure import predict
 from llmcalc.measure.session import Run, Session
 
 ENGINE = "reference decoder"
@@ -26,7 +25,9 @@ def local_device(found: Session) -> Device:
     if machine.catalogue is not None:
         return machine.catalogue
     dtype = "tf32" if found.work.dtype == "fp32" else found.work.dtype
-    fastest = max(rates.copy.best, rates.read.best, rates.gemv.best, *(_reached(found, run) for run in _steps(found)))
+    fastest = max(
+        rates.copy.best, rates.read.best, rates.gemv.best, *(run.moved / run.samples.median for run in _steps(found))
+    )
     today = datetime.now(UTC).date().isoformat()
     return Device(
         f"local-{machine.kind}", machine.name, machine.total_bytes(), int(fastest) + 1,
@@ -42,15 +43,6 @@ def _steps(found: Session) -> list[Run]:
     return [run for run in runs if run.mode == modes[0]] if modes else []
 
 
-def _moved(found: Session, run: Run) -> int:
-    step = predict.step(found.work, predict.plain_device(found.machine), run.tokens, run.batch)
-    return step.likely_read_bytes + step.written_bytes
-
-
-def _reached(found: Session, run: Run) -> float:
-    return _moved(found, run) / run.samples.median
-
-
 def calibration(found: Session, device: Device) -> Calibration:
     """Overhead of a layer and share of the bandwidth, fitted on the decode steps; one alone gives the share only.
 
@@ -61,20 +53,22 @@ def calibration(found: Session, device: Device) -> Calibration:
         raise MeasureError(
             "no decode step was timed, so there is nothing to save", "give --phase decode, or more --budget"
         )
-    points = [Point(found.work.depth, _moved(found, run) / bandwidth, run.samples.median) for run in runs]
+    points = [Point(found.work.depth, run.moved / bandwidth, run.samples.median) for run in runs]
     fitted = fit(points)
     if fitted is None:
         share = sum(p.moving for p in points) / sum(p.seconds for p in points)
         fitted = (0.0, min(1.0, share))
     overhead, efficiency = fitted
-    errors = [abs((p.layers * overhead + p.moving / efficiency) / p.seconds - 1) for p in points]
-    sizes = [_moved(found, run) for run in runs]
+    # Of every step that was timed, not of the medians, on which two numbers fit two lengths without a rest.
+    likely = [p.layers * overhead + p.moving / efficiency for p in points]
+    errors = sorted(abs(own / s - 1) for own, run in zip(likely, runs, strict=True) for s in run.samples.seconds)
+    sizes = [run.moved for run in runs]
     experts = found.work.architecture.decoder.layers and any(
         spec.part == "experts" for layer in found.work.architecture.decoder.layers for spec in layer.ffns
     )
     return Calibration(
         device.id, ENGINE, overhead, efficiency, bandwidth, len(points), sum(errors) / len(errors), max(errors),
-        max(LEAST_SPREAD, *errors), min(sizes), max(sizes), (found.work.architecture.model_type,), not experts,
+        max(LEAST_SPREAD, errors[int(0.9 * (len(errors) - 1))]), min(sizes), max(sizes), (found.work.architecture.model_type,), not experts,
         bool(experts), (f"llmcalc measure on {found.machine.name}",), (shape(found.work.architecture),),
         "measured here", datetime.now(UTC).date().isoformat(),
     )  # fmt: skip

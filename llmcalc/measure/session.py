@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from llmcalc.errors import MeasureError
+from llmcalc.hardware.device import Device
 from llmcalc.measure import predict
 from llmcalc.measure.build import build
 from llmcalc.measure.calibrate import Calibration, calibrate
@@ -40,16 +41,26 @@ class Run:
     calibrated: predict.Predicted | None
     catalogue: predict.Predicted | None
     memory: MemoryUse
+    moved: int  # bytes read and written, by the estimate
+    flops: int
     launches: int = 0
     before: int | None = None  # bytes of the process before its cache was made
 
-    def document(self) -> dict[str, object]:
-        """For JSON; seconds and bytes."""
+    def document(self, rates: Calibration | None = None, device: Device | None = None) -> dict[str, object]:
+        """For JSON; seconds and bytes. Shares are of the rates measured here, and of a catalogue's, if it has any."""
+        achieved, done = self.moved / self.samples.median, self.flops / self.samples.median
+        ceiling = device.bandwidth_bytes_per_second if device is not None else None
         said = {name: None if one is None else one._asdict()
                 for name, one in (("calibrated", self.calibrated), ("catalogue", self.catalogue))}  # fmt: skip
         return {
             "phase": self.phase, "mode": self.mode, "batch": self.batch, "tokens": self.tokens,
             **self.samples.summary(), "tokens_per_second": self.rate, "launches": self.launches, "predicted": said,
+            "moved_bytes": self.moved, "flops": self.flops, "achieved_bytes_per_second": achieved,
+            "achieved_flops_per_second": done,
+            "of_copy": achieved / rates.copy.median if rates else None,
+            "of_gemv": achieved / rates.gemv.median if rates else None,
+            "of_matmul": done / rates.matmul.median if rates else None,
+            "of_datasheet_bandwidth": achieved / ceiling if ceiling else None,
             **{f"{name}_bytes": value for name, value in self.memory._asdict().items()},
         }  # fmt: skip
 
@@ -187,7 +198,10 @@ class Session:
             found = self.calibration
             own = None if found is None else predict.decode(machine, work, found, mode, count, tokens, batch)
             row = predict.catalogue_decode(machine, work, tokens, batch)
-            self.runs.append(Run("decode", mode, batch, tokens, samples, own, row, memory, count, before_bytes))
+            moved, flops = predict.moved(work, "decode", tokens, batch)
+            self.runs.append(
+                Run("decode", mode, batch, tokens, samples, own, row, memory, moved, flops, count, before_bytes)
+            )
             self.states["load"] = dict(machine.state())
 
     def _agree(self, before: torch.Tensor, after: torch.Tensor, mode: str) -> None:
@@ -201,9 +215,9 @@ class Session:
             self.extrapolated = extrapolate(self.work, self.machine, self.calibration, first.samples, limit)
 
     def shapes(self) -> list[tuple[int, int]]:
-        """(tokens, batch) of the decode steps: the one asked for, and a short context for how time grows with it."""
-        tokens, batch = self.work.tokens, self.work.batch
-        return list(dict.fromkeys([(tokens, batch), (max(1, tokens // 8), batch)]))
+        """(tokens, batch) of the decode steps: the one asked for, and shorter contexts for how time grows with it."""
+        parts = (1, 8, 4, 2) if self.work.fitted else (1, 8)
+        return list(dict.fromkeys((max(1, self.work.tokens // part), self.work.batch) for part in parts))
 
     def _prefill(self, model: Decoder) -> None:
         work, machine = self.work, self.machine
@@ -213,7 +227,10 @@ class Session:
         samples, memory = self._time(ready, ready.step)
         own = None if self.calibration is None else predict.prefill(machine, work, self.calibration, count)
         row = predict.catalogue_prefill(machine, work)
-        self.runs.append(Run("prefill", "eager", work.batch, work.prompt, samples, own, row, memory, count, before))
+        moved, flops = predict.moved(work, "prefill", work.prompt, work.batch)
+        self.runs.append(
+            Run("prefill", "eager", work.batch, work.prompt, samples, own, row, memory, moved, flops, count, before)
+        )
 
     def _train(self, model: Decoder) -> None:
         from llmcalc.measure.training import train

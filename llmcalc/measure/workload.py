@@ -34,6 +34,7 @@ class Workload:
     layers: int | None = None
     budget: float = BUDGET
     compiled: bool = False
+    fitted: bool = False  # a calibration will be made of it, which wants several lengths
     seed: int = 0
 
     @property
