@@ -8,9 +8,11 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 
-from llmcalc.measure.build import DTYPES
+from llmcalc.measure.build import DTYPES, build
+from llmcalc.measure.exactness import launches
 from llmcalc.measure.machine import Machine
 from llmcalc.measure.samples import Samples
+from llmcalc.measure.steps import captured, decode
 from llmcalc.measure.timing import timed
 from llmcalc.measure.workload import Workload
 
@@ -129,17 +131,19 @@ def _matmul(machine: Machine, work: Workload, budget: float) -> Bench:
 
 
 def _launch(machine: Machine, limit: float) -> tuple[float, float | None]:
-    """Seconds of an operation that does next to nothing: one after another, and in one graph."""
+    """Seconds of an operation that does next to nothing: in a decoder so narrow that it does little else than launch,
+    and one after another in a graph."""
+    narrow = Workload(NARROW, NARROW, "fp32", 16, 1, 16, ("decode",))
+    ready = decode(model := build(narrow, machine), narrow, machine, 16, 1)
+    count = launches(model, ready.tokens, ready.cache, 16)
+    alone = timed(machine, ready.step, limit=limit, steps=50, seconds=0.05, warm=0.05).median / count
+    if not machine.supports("graph"):
+        return alone, None
     number = torch.zeros(1, device=machine.torch_device)
 
     def each() -> None:
         for _ in range(OPERATIONS):
             number.add_(1.0)
-
-    alone = timed(machine, each, limit=limit, steps=5, seconds=0.05, warm=0.05).median / OPERATIONS
-    if not machine.supports("graph"):
-        return alone, None
-    from llmcalc.measure.steps import captured
 
     return alone, timed(machine, captured(each), limit=limit, steps=5, seconds=0.05).median / OPERATIONS
 

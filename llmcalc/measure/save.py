@@ -66,10 +66,11 @@ def calibration(found: Session, device: Device) -> Calibration:
     experts = found.work.architecture.decoder.layers and any(
         spec.part == "experts" for layer in found.work.architecture.decoder.layers for spec in layer.ffns
     )
+    architecture = found.work.architecture
     return Calibration(
         device.id, ENGINE, overhead, efficiency, bandwidth, len(points), sum(errors) / len(errors), max(errors),
-        max(LEAST_SPREAD, errors[int(0.9 * (len(errors) - 1))]), min(sizes), max(sizes), (found.work.architecture.model_type,), not experts,
-        bool(experts), (f"llmcalc measure on {found.machine.name}",), (shape(found.work.architecture),),
+        max(LEAST_SPREAD, errors[int(0.9 * (len(errors) - 1))]), min(sizes), max(sizes), (architecture.model_type,),
+        not experts, bool(experts), (f"llmcalc measure on {found.machine.name}",), (shape(architecture),),
         "measured here", datetime.now(UTC).date().isoformat(),
     )  # fmt: skip
 
