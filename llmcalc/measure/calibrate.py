@@ -20,6 +20,13 @@ LEAST, TIMES_CACHE = 256 * 2**20, 4
 OPERATIONS = 1000
 
 
+NARROW = read_config({
+    "model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "vocab_size": 64,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 64, "tie_word_embeddings": True, "torch_dtype": "float32",
+})  # fmt: skip
+
+
 class Rate(NamedTuple):
     """A calibrated rate and the times behind it. amount: bytes or operations of one step."""
 
