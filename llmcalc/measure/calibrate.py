@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 
+from llmcalc.arch.families import read_config
 from llmcalc.measure.build import DTYPES, build
 from llmcalc.measure.exactness import launches
 from llmcalc.measure.machine import Machine
@@ -18,6 +19,7 @@ from llmcalc.measure.workload import Workload
 
 LEAST, TIMES_CACHE = 256 * 2**20, 4
 OPERATIONS = 1000
+SMALLEST = 16 * 2**20  # of a matrix: smaller ones would time launches, which are told apart
 
 
 NARROW = read_config({
@@ -89,7 +91,7 @@ def shape_of(work: Workload) -> tuple[int, int]:
 def size_of(machine: Machine, budget: float) -> tuple[int, bool]:
     """Bytes of a buffer, and whether that is beyond what caches hold; less of it where time or memory is short."""
     wanted = max(LEAST, TIMES_CACHE * machine.cache_bytes())
-    have = min(wanted, machine.free_bytes() // 8, int(budget * 32 * 2**20))
+    have = min(wanted, machine.free_bytes() // 8, int(budget * 12 * 2**20))
     return max(2**22, have), have >= wanted
 
 
@@ -108,6 +110,7 @@ class Bench(NamedTuple):
 def gemv(machine: Machine, work: Workload, size: int) -> Bench:
     """A vector through enough copies of the model's largest matrix that none is left in a cache when it comes again."""
     rows, columns = shape_of(work)
+    rows = max(rows, SMALLEST // (columns * DTYPES[work.dtype].itemsize))
     kind, where = DTYPES[work.dtype], machine.torch_device
     each = rows * columns * kind.itemsize
     matrices = [torch.empty(rows, columns, dtype=kind, device=where).normal_(0, 0.02) for _ in range(-(-size // each))]
