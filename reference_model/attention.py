@@ -135,6 +135,7 @@ class Attention(nn.Module):
             raise UnsupportedLayerError(f"attention over {spec.scope.kind} positions")
         self.spec, self.depth = spec, depth
         self.joined: Joined | None = None
+        self.lends = True  # whether another layer reads what this one keeps
         D, H, G = spec.hidden_size, spec.num_attention_heads, spec.num_key_value_heads
         d, e, inputs = spec.head_dim, spec.v_head_dim, spec.source_size or spec.hidden_size
         self.q_proj = nn.Linear(D, H * d * (2 if spec.gate == "fused" else 1), spec.q_bias)
@@ -234,7 +235,8 @@ class Attention(nn.Module):
             return self.source(flow, slot if isinstance(slot, Source) else None)
         rows = slot if isinstance(slot, tuple) else None
         (k, v), keys_BS = seen(rows, self.keys_values(x_BTD, flow, made), flow)  # type: ignore[arg-type]
-        flow.kept[flow.depth] = (k, v, keys_BS)
+        if self.lends:
+            flow.kept[flow.depth] = (k, v, keys_BS)
         return k, v, keys_BS
 
     def source(self, flow: Flow, slot: Source | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -77,10 +77,20 @@ class Stream(nn.Module):
         self.prefix, self.calls = stack.prefix, stack.calls
         self.stem, self.tail = Ends(stack.stem, tied), Ends(stack.tail, tied)
         self.blocks = nn.ModuleList(Block(layer, depths.get(i, i)) for i, layer in enumerate(stack.layers))
+        borrowed = {mixer.spec.cache_source for mixer in self.attentions()}
+        for index in range(len(self.blocks)):
+            for mixer in self.attentions(index):
+                mixer.lends = any(call.block == index and call.depth in borrowed for call in stack.calls)
         specs = [getattr(mixer, "spec", None) for block in self.blocks for mixer in cast(Block, block).mixers()]
         places = [getattr(spec, "positions", None) for spec in specs]
         self.waves = next((place for place in places if isinstance(place, Sinusoidal)), None)
         self.gather: Callable[[Tensor], Tensor] | None = None  # from a rank's share of the vocabulary to all of it
+
+    def attentions(self, block: int | None = None) -> Iterator[Attention]:
+        """Those of one block, or of all."""
+        for index, one in enumerate(self.blocks):
+            if block is None or index == block:
+                yield from (mixer for mixer in cast(Block, one).mixers() if isinstance(mixer, Attention))
 
     def embed(self, tokens_BT: Tensor, flow: Flow, table: nn.Embedding | None) -> Tensor:
         """Rows of the token table, scaled, projected, with positions, normed: [B, T] -> [B, T, D]."""

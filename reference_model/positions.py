@@ -100,10 +100,24 @@ def frequencies(rope: Rope, length: int, d: int) -> tuple[Tensor, float]:
             raise UnsupportedLayerError(f"rotary positions of the type {other!r}")
 
 
+_THERE: dict[Hashable, tuple[Rope, Tensor, float]] = {}
+
+
+def there(rope: Rope, length: int, d: int, device: torch.device) -> tuple[Tensor, float]:
+    """The same on a device, brought there once: a copy from the host would stop a decode step."""
+    key = (_key(rope), length, d, device)
+    if key not in _THERE:
+        turn, factor = frequencies(rope, length, d)
+        if len(_THERE) >= 256:
+            _THERE.clear()
+        _THERE[key] = (rope, turn.to(device), factor)
+    return _THERE[key][1:]
+
+
 def turns(rope: Rope, flow: Flow, d: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosine and sine of every rotated channel at the new tokens' positions, the sine with its sign: [B, 1, T, r]."""
-    turn, factor = frequencies(rope, flow.horizon, d)
-    angle_BTp = flow.positions_BT[..., None].double() * turn.to(flow.positions_BT.device)
+    turn, factor = there(rope, flow.horizon, d, flow.positions_BT.device)
+    angle_BTp = flow.positions_BT[..., None].double() * turn
     cos, sin = ((f(angle_BTp) * factor).to(dtype)[:, None] for f in (torch.cos, torch.sin))
     sin = -sin if rope.backwards else sin
     if rope.interleaved:
