@@ -26,6 +26,7 @@ from llmcalc.measure.workload import Workload
 from reference_model import Decoder
 
 ENERGY_SECONDS = 2.0
+PASSES = 5  # of a prompt at least: one counted, one to warm up, three timed
 GRAPH_ERROR = 2e-2
 
 
@@ -221,6 +222,11 @@ class Session:
 
     def _prefill(self, model: Decoder) -> None:
         work, machine = self.work, self.machine
+        if self.calibration is not None:
+            likely = PASSES * predict.prefill(machine, work, self.calibration, 0).seconds
+            if likely > self.left:
+                self.skipped.append(f"prefill: {likely:.0f} s of work by the estimate, and {self.left:.0f} s are left")
+                return
         before = machine.memory().process
         ready = prefill(model, work, machine)
         count = launches(model, ready.tokens, ready.cache, 0)
