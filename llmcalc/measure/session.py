@@ -190,9 +190,12 @@ class Session:
             count = launches(model, ready.tokens, ready.cache, tokens)
             step = ready.step
             if mode != "eager":
-                ready.step()
+                start = ready.remembered()
+                with torch.compiler.set_stance("force_eager"):
+                    ready.step()
                 before = ready.logits().float().clone()
-                step = captured(ready.step)
+                step = captured(ready.step) if machine.supports("graph") else ready.step
+                ready.restore(start)
                 step()
                 self._agree(before, ready.logits().float(), mode)
             samples, memory = self._time(ready, step)

@@ -11,6 +11,7 @@ from llmcalc.measure.build import allocate, prompt
 from llmcalc.measure.machine import Machine
 from llmcalc.measure.workload import Workload
 from reference_model import Cache, Decoder
+from reference_model.cache import Fixed
 
 Mode = Literal["eager", "graph", "compiled"]
 Step = Callable[[], object]
@@ -23,6 +24,22 @@ class Ready(NamedTuple):
     logits: Callable[[], torch.Tensor]
     cache: Cache
     tokens: torch.Tensor
+
+    def moving(self) -> list[torch.Tensor]:
+        """What a step leaves changed for the next one: its token and recurrent states; rows of positions are written
+        again."""
+        slots = [slot for call in self.cache.slots for slot in call if isinstance(slot, tuple)]
+        return [self.tokens, *(part.data for slot in slots for part in slot if isinstance(part, Fixed))]
+
+    def remembered(self) -> list[torch.Tensor]:
+        """A copy of it."""
+        return [tensor.clone() for tensor in self.moving()]
+
+    @torch.inference_mode()
+    def restore(self, kept: list[torch.Tensor]) -> None:
+        """Back to such a copy."""
+        for tensor, old in zip(self.moving(), kept, strict=True):
+            tensor.copy_(old)
 
 
 @torch.inference_mode()
