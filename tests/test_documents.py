@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
@@ -48,6 +49,17 @@ def test_first_screen_has_the_two_lines() -> None:
     assert all(len(text.splitlines()) == 1 for text in lines[:2])
     assert "pip install '.[dev]'" in (ROOT / ".ci" / "run").read_text("utf-8")
     assert README.index(lines[1]) < 2000
+
+
+def test_later_lines_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is pasted into a shell further down."""
+    monkeypatch.setenv("LLMCALC_MEASUREMENTS", str(tmp_path))
+    lines = [line for language, text in BLOCKS if language == "sh" for line in text.splitlines()][2:]
+    assert lines
+    for line in lines:
+        program, *words = shlex.split(line)
+        assert program == ".venv/bin/llmcalc"
+        assert "exact figures, all equal" in run(*words).stdout
 
 
 ROWS = re.findall(r"^\| ([\w.-]+) \| ([\d,]+) \| ([\d,]+) \| 0 \|$", README, flags=re.MULTILINE)
