@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +30,8 @@ class CpuMachine:
     kind: Kind = "cpu"
     torch_device = "cpu"
     uuid: str | None = None
+    pci: str | None = None
+    driver: str | None = None
     catalogue: Device | None = None
     flags: tuple[str, ...] = ()
 
@@ -142,3 +144,7 @@ class CpuMachine:
             checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
             return any(bool(getattr(torch.cpu, name, bool)()) for name in checks)
         return False
+
+    def capture(self, step: Callable[[], object]) -> Callable[[], object]:
+        """There are no graphs here."""
+        raise NotImplementedError("a processor has no graphs")

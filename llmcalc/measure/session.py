@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -18,9 +17,9 @@ from llmcalc.measure.environment import environment, facts, slowing
 from llmcalc.measure.exactness import Check, checks, launches
 from llmcalc.measure.extrapolate import Extrapolated, extrapolate
 from llmcalc.measure.machine import Machine, MemoryUse
-from llmcalc.measure.need import Need, refuse
+from llmcalc.measure.need import Need, need, refuse
 from llmcalc.measure.samples import Samples, drift
-from llmcalc.measure.steps import Mode, Ready, captured, compile_blocks, decode, prefill
+from llmcalc.measure.steps import Mode, Ready, compile_blocks, decode, prefill
 from llmcalc.measure.timing import timed
 from llmcalc.measure.workload import Workload
 from reference_model import Decoder
@@ -83,13 +82,12 @@ class Session:
     machine: Machine
     keep: Callable[[Session], None] = lambda _: None
     say: Callable[[str], None] = lambda _: None
-    driver: str | None = None
     need: Need | None = None
     calibration: Calibration | None = None
     checks: list[Check] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     energy: dict[str, object] | None = None
-    states: dict[str, object] = field(default_factory=dict)
+    states: dict[str, dict[str, object]] = field(default_factory=dict)
     memory: dict[str, int | None] = field(default_factory=dict)
     training: dict[str, object] | None = None
     extrapolated: Extrapolated | None = None
@@ -113,12 +111,11 @@ class Session:
         """
         self.warnings += [*self.machine.warnings, *self.machine.flags, *slowing()]
         self.need = refuse(self.work, self.machine)
-        self.environment, self.device = environment(self.machine, self.driver), facts(self.machine)
+        self.environment, self.device = environment(self.machine), facts(self.machine)
         self.states["before"] = dict(self.machine.state())
         base = self.machine.memory()
         self.say(f"building {self.work.depth} layers in {self.work.dtype}")
-        model = build(self.work, self.machine, merged="train" not in self.work.phases)
-        self.machine.sync()
+        model = self._build()
         self.memory = {
             "process_before_bytes": base.process,
             "process_after_weights_bytes": self.machine.memory().process,
@@ -131,6 +128,15 @@ class Session:
         self.states["after"] = dict(self.machine.state())
         self.keep(self)
         return self
+
+    def _build(self) -> Decoder:
+        try:
+            model = build(self.work, self.machine, merged="train" not in self.work.phases)
+            self.machine.sync()
+        except RuntimeError as error:  # out of memory is one
+            free = self.machine.free_bytes()
+            raise MeasureError(f"the weights could not be made, with {free:,} bytes free: {_first(error)}") from None
+        return model
 
     def _timed_stages(self, model: Decoder) -> None:
         phases, self._begun = self.work.phases, time.perf_counter()
@@ -160,12 +166,21 @@ class Session:
         try:
             work()
         except torch.OutOfMemoryError:
-            self.errors.append(f"{name}: out of memory, with {self.machine.free_bytes():,} bytes free")
-        except MeasureError:
+            self._short_of_memory(name, self.work)
+        except (MeasureError, KeyboardInterrupt) as error:
+            self.errors.append(f"{name}: {_first(error) if isinstance(error, MeasureError) else 'interrupted'}")
+            self.keep(self)
             raise
         except (RuntimeError, NotImplementedError) as error:
-            self.errors.append(f"{name}: {(str(error).splitlines() or [type(error).__name__])[0]}")
+            self.errors.append(f"{name}: {_first(error)}")
         self.keep(self)
+
+    def _short_of_memory(self, name: str, work: Workload) -> None:
+        asked = need(work, self.machine)
+        self.errors.append(
+            f"{name}: out of memory, where {asked.total - asked.spare:,} bytes were predicted; "
+            f"{self.machine.free_bytes():,} are free now"
+        )
 
     def _check(self, model: Decoder) -> None:
         self.checks = checks(model, self.work, self.machine)
@@ -184,31 +199,40 @@ class Session:
 
     def _decode(self, model: Decoder, mode: Mode) -> None:
         work, machine = self.work, self.machine
-        for tokens, batch in self.shapes():
-            before_bytes = machine.memory().process
-            ready = decode(model, work, machine, tokens, batch)
-            count = self._launched(tokens, batch)
-            if count is None:
-                count = launches(model, ready.tokens, ready.cache, tokens)
-            step = ready.step
-            if mode != "eager":
-                start = ready.remembered()
-                with torch.compiler.set_stance("force_eager"):
-                    ready.step()
-                before = ready.logits().float().clone()
-                step = captured(ready.step) if machine.supports("graph") else ready.step
-                ready.restore(start)
-                step()
-                self._agree(before, ready.logits().float(), mode)
-            samples, memory = self._time(ready, step)
-            found = self.calibration
-            own = None if found is None else predict.decode(machine, work, found, mode, count, tokens, batch)
-            row = predict.catalogue_decode(machine, work, tokens, batch)
-            moved, flops = predict.moved(work, "decode", tokens, batch)
-            self.runs.append(
-                Run("decode", mode, batch, tokens, samples, own, row, memory, moved, flops, count, before_bytes)
-            )
-            self.states["load"] = dict(machine.state())
+        for tokens, batch in work.shapes():
+            try:
+                self._shape(model, mode, tokens, batch)
+            except torch.OutOfMemoryError:
+                self._short_of_memory(f"decode ({mode}, {batch} x {tokens})", replace(work, tokens=tokens, batch=batch))
+        self.states["load"] = dict(machine.state())
+        if self.states["load"].get("throttled"):
+            self.warnings.append("the device holds its clocks back: these are the times of a throttled one")
+
+    def _shape(self, model: Decoder, mode: Mode, tokens: int, batch: int) -> None:
+        work, machine, found = self.work, self.machine, self.calibration
+        before_bytes = machine.memory().process
+        ready = decode(model, work, machine, tokens, batch)
+        count = self._launched(tokens, batch)
+        if count is None:
+            count = launches(model, ready.tokens, ready.cache, tokens)
+        step = ready.step if mode == "eager" else self._captured(ready, mode)
+        samples, memory = self._time(ready, step)
+        own = None if found is None else predict.decode(machine, work, found, mode, count, tokens, batch)
+        row = predict.catalogue_decode(machine, work, tokens, batch)
+        work_done = predict.moved(work, "decode", tokens, batch)
+        self.runs.append(Run("decode", mode, batch, tokens, samples, own, row, memory, *work_done, count, before_bytes))
+
+    def _captured(self, ready: Ready, mode: Mode) -> Callable[[], object]:
+        """The step as a graph, once it was held against the eager one from the same token and states."""
+        start = ready.remembered()
+        with torch.compiler.set_stance("force_eager"):
+            ready.step()
+        before = ready.logits().float().clone()
+        step = self.machine.capture(ready.step) if self.machine.supports("graph") else ready.step
+        ready.restore(start)
+        step()
+        self._agree(before, ready.logits().float(), mode)
+        return step
 
     def _launched(self, tokens: int, batch: int) -> int | None:
         """Launches of a step that was counted before: counting one keeps a block from being compiled afterwards."""
@@ -224,11 +248,6 @@ class Session:
         if self.calibration is not None and first is not None:
             limit = max(0.05, self.left / 4)
             self.extrapolated = extrapolate(self.work, self.machine, self.calibration, first.samples, limit)
-
-    def shapes(self) -> list[tuple[int, int]]:
-        """(tokens, batch) of the decode steps: the one asked for, and shorter contexts for how time grows with it."""
-        parts = (1, 8, 4, 2) if self.work.fitted else (1, 8)
-        return list(dict.fromkeys((max(1, self.work.tokens // part), self.work.batch) for part in parts))
 
     def _prefill(self, model: Decoder) -> None:
         work, machine = self.work, self.machine
@@ -254,10 +273,13 @@ class Session:
         self.training = train(model, self.work, self.machine)
 
     def _again(self, model: Decoder) -> None:
-        tokens, batch = self.shapes()[0]
-        ready = decode(model, self.work, self.machine, tokens, batch)
+        first = next((run for run in self.runs if run.phase == "decode"), None)
+        if first is None:
+            self.skipped.append("the first shape again: it did not run")
+            return
+        ready = decode(model, self.work, self.machine, first.tokens, first.batch)
         samples, _ = self._time(ready, ready.step, 0.5)
-        self.drift = drift(self.runs[0].samples, samples)
+        self.drift = drift(first.samples, samples)
         if abs(self.drift) > 0.03:
             self.warnings.append(
                 f"the first shape ran {100 * self.drift:+.1f}% at the end: heat, clocks or a neighbour"
@@ -268,14 +290,16 @@ class Session:
         self._decode(model, "compiled")
 
     def _energy(self, model: Decoder) -> None:
-        tokens, batch = self.shapes()[0]
-        if self.machine.energy_joules() is None or self.left < 2 * ENERGY_SECONDS:
-            self.skipped.append("energy: no counter here that is this run's alone")
+        runs = [run for run in self.runs if run.phase == "decode" and (run.tokens, run.batch) == self.work.shapes()[0]]
+        counted = self.machine.energy_joules() is not None
+        if not counted or not runs or self.left < 2 * ENERGY_SECONDS:
+            why = "no counter here that is this run's alone" if not counted else "no time, or nothing that was timed"
+            self.skipped.append(f"energy: {why}")
             return
-        ready = decode(model, self.work, self.machine, tokens, batch)
-        step: Any = captured(ready.step) if self.machine.supports("graph") else ready.step
-        per = [run.samples.median for run in self.runs if (run.tokens, run.batch) == (tokens, batch)][-1]
-        count = max(1, int(ENERGY_SECONDS / per) + 1)
+        batch, last = self.work.batch, runs[-1]
+        ready = decode(model, self.work, self.machine, self.work.tokens, batch)
+        step = self.machine.capture(ready.step) if last.mode == "graph" else ready.step
+        count = max(1, int(ENERGY_SECONDS / last.samples.median) + 1)
         self.machine.sync()
         start, begun = self.machine.energy_joules(), time.perf_counter()
         for _ in range(count):
@@ -285,3 +309,7 @@ class Session:
         joules = (end or 0.0) - (start or 0.0)
         self.energy = {"window_seconds": window, "joules": joules, "joules_per_token": joules / (count * batch),
                        "watts": joules / window}  # fmt: skip
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
