@@ -87,6 +87,7 @@ def verb(
                 emit(measure_report.ranks(found, told, asked), form)
         else:
             kept = Kept(found, asked, form)
+            stack.enter_context(kept.interruptible())
             session = run(found.architecture, wanted, stack, keep=kept.write, say=progress)
             emit(measure_report.report(found, session, asked, saved(session) if save else ()), kept.form)
             missed = measure_report.missed(session)
@@ -95,8 +96,14 @@ def verb(
 
 
 def needs_torch() -> None:
-    """Raises: MeasureError where torch is not installed."""
+    """Raises: MeasureError where torch is not installed, or is and cannot be loaded."""
+    from importlib import import_module
     from importlib.util import find_spec
 
+    hint = "pip install 'llmcalc[measure]'"
     if find_spec("torch") is None:
-        raise MeasureError("measure runs a decoder in torch, which is not installed", "pip install 'llmcalc[measure]'")
+        raise MeasureError("measure runs a decoder in torch, which is not installed", hint)
+    try:
+        import_module("torch")
+    except (ImportError, OSError) as error:  # a library of CUDA that is not there, for one
+        raise MeasureError(f"torch is installed and cannot be loaded: {error}", f"install it anew: {hint}") from None
