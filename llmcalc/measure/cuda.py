@@ -15,7 +15,7 @@ from llmcalc.hardware.device import Device
 from llmcalc.hardware.matching import match
 from llmcalc.hardware.nvml import Nvml
 from llmcalc.hardware.reading import SLOWED, Reading
-from llmcalc.measure.machine import Ability, Kind, MemoryUse
+from llmcalc.measure.machine import Ability, Kind, MemoryUse, first_line
 
 CONTEXT = 600 * 2**20  # before there is one: 225 to 612 MiB were seen
 USED_BY_OTHERS = 0.05
@@ -59,7 +59,7 @@ class CudaMachine:
         try:
             return self._cuda.get_device_properties(index)
         except (RuntimeError, AssertionError) as error:
-            raise MeasureError(f"cuda:{index} cannot be asked: {_first(error)}", "look with nvidia-smi") from None
+            raise MeasureError(f"cuda:{index} cannot be asked: {first_line(error)}", "look with nvidia-smi") from None
 
     def _slice(self) -> tuple[str, ...]:
         if (self.uuid or "").startswith("MIG-"):
@@ -121,7 +121,7 @@ class CudaMachine:
             self.sync()
         except RuntimeError as error:
             raise MeasureError(
-                f"{self.name} (cuda:{self.index}) takes no work: {_first(error)}",
+                f"{self.name} (cuda:{self.index}) takes no work: {first_line(error)}",
                 "another process may hold it alone (exclusive compute mode): look with nvidia-smi",
             ) from None
         after = self._reading()
@@ -223,7 +223,3 @@ def _pci(made: Any) -> str | None:
         return None
     domain, bus, device = (int(part or 0) for part in parts)
     return f"{domain:04x}:{bus:02x}:{device:02x}.0"
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -27,6 +27,11 @@ class MemoryUse(NamedTuple):
     peak_process: int | None
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, without the advice that torch puts after it."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 class Machine(Protocol):
     """A device, its clock, its memory and its sensors.
 

@@ -16,7 +16,7 @@ from llmcalc.measure.calibrate import Calibration, calibrate
 from llmcalc.measure.environment import environment, facts, slowing
 from llmcalc.measure.exactness import Check, checks, launches
 from llmcalc.measure.extrapolate import Extrapolated, extrapolate
-from llmcalc.measure.machine import Machine, MemoryUse
+from llmcalc.measure.machine import Machine, MemoryUse, first_line
 from llmcalc.measure.need import Need, need, refuse
 from llmcalc.measure.samples import Samples, drift
 from llmcalc.measure.steps import Mode, Ready, compile_blocks, decode, prefill
@@ -135,7 +135,9 @@ class Session:
             self.machine.sync()
         except RuntimeError as error:  # out of memory is one
             free = self.machine.free_bytes()
-            raise MeasureError(f"the weights could not be made, with {free:,} bytes free: {_first(error)}") from None
+            raise MeasureError(
+                f"the weights could not be made, with {free:,} bytes free: {first_line(error)}"
+            ) from None
         return model
 
     def _timed_stages(self, model: Decoder) -> None:
@@ -168,11 +170,11 @@ class Session:
         except torch.OutOfMemoryError:
             self._short_of_memory(name, self.work)
         except (MeasureError, KeyboardInterrupt) as error:
-            self.errors.append(f"{name}: {_first(error) if isinstance(error, MeasureError) else 'interrupted'}")
+            self.errors.append(f"{name}: {first_line(error) if isinstance(error, MeasureError) else 'interrupted'}")
             self.keep(self)
             raise
         except (RuntimeError, NotImplementedError) as error:
-            self.errors.append(f"{name}: {_first(error)}")
+            self.errors.append(f"{name}: {first_line(error)}")
         self.keep(self)
 
     def _short_of_memory(self, name: str, work: Workload) -> None:
@@ -309,7 +311,3 @@ class Session:
         joules = (end or 0.0) - (start or 0.0)
         self.energy = {"window_seconds": window, "joules": joules, "joules_per_token": joules / (count * batch),
                        "watts": joules / window}  # fmt: skip
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
