@@ -16,11 +16,12 @@ PROCESS_SHARE = 0.01
 
 def rows(found: Session) -> list[Row]:
     """Exact things first, then rates, times, memory, energy."""
-    out = [_checked(check) for check in found.checks]
+    out = [checked(check) for check in found.checks]
     return [*out, *_rates(found), *_times(found), *_whole(found), *_memory(found), *_trained(found), *_energy(found)]
 
 
-def _checked(check: Check) -> Row:
+def checked(check: Check) -> Row:
+    """A check as a row: whole numbers are equal or not, the rest lies within its tolerance or not."""
     name = check.name.replace(" ", "_")
     if check.tolerance is None:
         return same(name, check.unit, check.expected, check.found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -73,11 +74,18 @@ def _grouped(rows: Sequence[int], matrices: Sequence[int], *_: Any, **__: Any) -
     return 2 * rows[0] * rows[1] * matrices[-1]
 
 
+def _convolution_backward(made: Sequence[int], _: Any, taps: Sequence[int], *rest: Any, **__: Any) -> int:
+    """Of its input and its weights, each as much as forward: torch's formula for the latter forgets the groups."""
+    forward = 2 * math.prod(made) * math.prod(taps[1:])
+    return forward * sum(bool(wanted) for wanted in rest[-1][:2])
+
+
 def counted(call: Callable[[], object]) -> int:
     """Operations that torch's counter sees; of attention in one piece it sees none on a processor, so it is taken
     apart."""
-    grouped = getattr(torch.ops.aten, "_grouped_mm", None)
-    known = {} if grouped is None else {grouped: _grouped}
+    known: dict[Any, Any] = {torch.ops.aten.convolution_backward: _convolution_backward}
+    if (grouped := getattr(torch.ops.aten, "_grouped_mm", None)) is not None:
+        known[grouped] = _grouped
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False, custom_mapping=known) as counter:
         call()
     return int(counter.get_total_flops())
@@ -90,8 +98,7 @@ def _operations(model: Decoder, work: Workload, machine: Machine) -> list[Check]
     cache = model.allocate(1, PROBE + 1, _formats(model))
     first = counted(lambda: model(tokens[:, :PROBE], cache))
     step = counted(lambda: model(tokens[:, PROBE:], cache))
-    attending = all(isinstance(m, Attention | LatentAttention)
-                    for layer in work.architecture.decoder.layers for m in layer.mixers)  # fmt: skip
+    attending = attends(work)
     dense, causal = (
         flops(work.architecture, PROBE, convention=convention, logits="all", scan="recurrent")
         for convention in ("dense", "causal")
@@ -102,6 +109,12 @@ def _operations(model: Decoder, work: Workload, machine: Machine) -> list[Check]
         exact(f"operations of a prompt of {PROBE}", "FLOP", expected, first),
         exact("operations of the step after it", "FLOP", _step(work, step, attending=attending), step),
     ]  # fmt: skip
+
+
+def attends(work: Workload) -> bool:
+    """Whether nothing but attention mixes its tokens."""
+    mixers = (mixer for layer in work.architecture.decoder.layers for mixer in layer.mixers)
+    return all(isinstance(mixer, Attention | LatentAttention) for mixer in mixers)
 
 
 def _step(work: Workload, found: int, *, attending: bool) -> int:
