@@ -261,7 +261,8 @@ def test_saved_for_latency_and_capacity(measure: Measure, tmp_path: Path) -> Non
     assert expected["calibration"]["date"] == row["date"]
     assert expected["calibration"]["residual"] == row["residual"]
     shown = measure("--gpu", "local-cpu", "--tokens", "24", verb="latency").out
-    assert row["date"] in shown
+    assert "expected:" in shown, shown
+    assert row["date"] in shown, shown
     room = measure("--gpu", "local-cpu", "--tokens", "24", "--json", verb="capacity")
     assert room.code == 0
     assert room.results["tokens_per_second_per_device"] > 0
