@@ -70,6 +70,7 @@ def verb(
         "device": device, "phase": phase, "layers": layers, "tokens": tokens, "batch": batch,
         "prompt": prompt or tokens, "weights": weights, "tp": tp, "budget": budget, "compile": compiled,
     }  # fmt: skip
+    combines(phases, tp, save=save, compiled=compiled, chosen=phase)
     needs_torch()
     from llmcalc.cli import measure_report
     from llmcalc.cli.measure_kept import Kept, progress, saved
@@ -93,6 +94,16 @@ def verb(
             missed = measure_report.missed(session)
     if check and missed:
         raise typer.Exit(3)
+
+
+def combines(phases: tuple[str, ...], tp: int, *, save: bool, compiled: bool, chosen: str) -> None:
+    """Raises: typer.BadParameter where options exclude each other, before anything is measured."""
+    if save and "decode" not in phases:
+        raise typer.BadParameter("--save keeps what decode steps took: it wants --phase decode or all")
+    beside = [name for name, asked in (("--save", save), ("--compile", compiled), (f"--phase {chosen}", chosen in
+              ("prefill", "train"))) if asked]  # fmt: skip
+    if tp > 1 and beside:
+        raise typer.BadParameter(f"--tp {tp} runs decode steps, eager, on all ranks: it goes without {beside[0]}")
 
 
 def needs_torch() -> None:

@@ -9,8 +9,9 @@ from llmcalc.loading import Model
 from llmcalc.measure.compare import checked, memory_bar, rows
 from llmcalc.measure.environment import environment, facts
 from llmcalc.measure.judge import Row
+from llmcalc.measure.outcome import Run
 from llmcalc.measure.ranks import RankedRun
-from llmcalc.measure.session import Run, Session
+from llmcalc.measure.session import Session
 from llmcalc.report.report import Cell, Column, Report, Table
 from llmcalc.units import show_bandwidth, show_bytes, show_flops, show_seconds, words
 

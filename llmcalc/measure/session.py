@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from llmcalc.errors import MeasureError
-from llmcalc.hardware.device import Device
 from llmcalc.measure import predict
 from llmcalc.measure.build import build
 from llmcalc.measure.calibrate import Calibration, calibrate
@@ -18,6 +17,7 @@ from llmcalc.measure.exactness import Check, checks, launches
 from llmcalc.measure.extrapolate import Extrapolated, extrapolate
 from llmcalc.measure.machine import Machine, MemoryUse, first_line
 from llmcalc.measure.need import Need, need, refuse
+from llmcalc.measure.outcome import Run
 from llmcalc.measure.samples import Samples, drift
 from llmcalc.measure.steps import Mode, Ready, compile_blocks, decode, prefill
 from llmcalc.measure.timing import timed
@@ -27,48 +27,6 @@ from reference_model import Decoder
 ENERGY_SECONDS = 2.0
 PASSES = 5  # of a prompt at least: one counted, one to warm up, three timed
 GRAPH_ERROR = 2e-2
-
-
-@dataclass
-class Run:
-    """One shape in one mode: its times, what the estimates say, and the memory it took."""
-
-    phase: str
-    mode: str
-    batch: int
-    tokens: int
-    samples: Samples
-    calibrated: predict.Predicted | None
-    catalogue: predict.Predicted | None
-    memory: MemoryUse
-    moved: int  # bytes read and written, by the estimate
-    flops: int
-    launches: int = 0
-    before: int | None = None  # bytes of the process before its cache was made
-
-    def document(self, rates: Calibration | None = None, device: Device | None = None) -> dict[str, object]:
-        """For JSON; seconds and bytes. Shares are of the rates measured here, and of a catalogue's, if it has any."""
-        achieved, done = self.moved / self.samples.median, self.flops / self.samples.median
-        ceiling = device.bandwidth_bytes_per_second if device is not None else None
-        said = {name: None if one is None else one._asdict()
-                for name, one in (("calibrated", self.calibrated), ("catalogue", self.catalogue))}  # fmt: skip
-        return {
-            "phase": self.phase, "mode": self.mode, "batch": self.batch, "tokens": self.tokens,
-            **self.samples.summary(), "tokens_per_second": self.rate, "launches": self.launches, "predicted": said,
-            "moved_bytes": self.moved, "flops": self.flops, "achieved_bytes_per_second": achieved,
-            "achieved_flops_per_second": done,
-            "of_copy": achieved / rates.copy.median if rates else None,
-            "of_gemv": achieved / rates.gemv.median if rates else None,
-            "of_matmul": done / rates.matmul.median if rates else None,
-            "of_datasheet_bandwidth": achieved / ceiling if ceiling else None,
-            **{f"{name}_bytes": value for name, value in self.memory._asdict().items()},
-        }  # fmt: skip
-
-    @property
-    def rate(self) -> float:
-        """Tokens a second: one a sequence of a decode step, all of a prompt."""
-        number = self.batch if self.phase == "decode" else self.batch * self.tokens
-        return number / self.samples.median
 
 
 @dataclass
@@ -124,7 +82,7 @@ class Session:
         if all(check.ok for check in self.checks) and not self.errors:
             self._timed_stages(model)
         else:
-            self.skipped.append("every time: what must be equal is not")
+            self.skipped.append(f"every time: what must be equal {'was not checked' if self.errors else 'is not'}")
         self.states["after"] = dict(self.machine.state())
         self.keep(self)
         return self

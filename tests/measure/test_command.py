@@ -312,6 +312,10 @@ def test_stopped(tmp_path: Path, name: str) -> None:
         (("--device", "cpu", "--weights", "int4"), 1, "the reference decoder stores fp32, bf16, fp16"),
         (("--device", "cpu", "--tokens", "100000000"), 1, "bytes free, and this run takes"),
         (("--json", "--csv"), 2, "exclude each other"),
+        (("--phase", "prefill", "--save"), 2, "--save keeps what decode steps took"),
+        (("--tp", "2", "--save"), 2, "it goes without --save"),
+        (("--tp", "2", "--phase", "train"), 2, "it goes without --phase train"),
+        (("--tp", "2", "--compile"), 2, "it goes without --compile"),
         (("--device", "cpu", "--tp", "2"), 1, "torchrun"),
     ],
 )

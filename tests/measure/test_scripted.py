@@ -212,6 +212,64 @@ def test_no_room_is_said_before_anything_is_allocated(measure: Measure, monkeypa
     assert [option.split()[0] for option in options] == ["--batch", "--tokens"]
 
 
+def test_no_room_for_the_weights_all_the_same(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(PLAIN)
+
+    def fails(name: str) -> None:
+        if world.clock.held > MIB:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB.\nAdvice.")
+
+    world.clock.fails_at = fails
+    done = run(measure, monkeypatch, world, "--json")
+    assert (done.code, done.out) == (1, "")
+    assert "error[measure]: the weights could not be made, with " in done.err
+    assert "bytes free: CUDA out of memory. Tried to allocate 2.00 MiB." in done.err
+    assert "Advice" not in done.err
+
+
+def test_blocks_that_cannot_be_compiled(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*words: Any) -> None:
+        raise RuntimeError("Cannot find a working triton installation.\nmore")
+
+    monkeypatch.setattr("llmcalc.measure.session.compile_blocks", fails)
+    done = run(measure, monkeypatch, World(PLAIN), "--json", "--phase", "decode", "--compile")
+    assert done.code == 0
+    assert done.results["errors"] == ["compiled decode: Cannot find a working triton installation."]
+    assert {run["mode"] for run in done.results["runs"]} == {"eager", "graph"}
+
+
+def test_a_check_that_fails_to_run_is_no_difference(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*words: Any) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr("llmcalc.measure.session.checks", fails)
+    done = run(measure, monkeypatch, World(PLAIN), "--json", "--check")
+    assert done.code == 3
+    assert done.results["errors"] == ["exactness: CUDA error: an illegal memory access was encountered"]
+    assert done.results["skipped"] == ["every time: what must be equal was not checked"]
+
+
+def test_memory_that_is_not_explained(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(PLAIN)
+    monkeypatch.setattr(world.cuda, "max_memory_allocated", lambda index: 200 * MIB)
+    monkeypatch.setattr(world.cuda, "max_memory_reserved", lambda index: 300 * MIB)
+    done = run(measure, monkeypatch, world, "--json", "--check", "--phase", "decode")
+    peak, whole = done.row("peak_memory_bytes"), done.row("process_memory_bytes")
+
+    assert done.code == 3
+    assert (peak["verdict"], peak["measured"]) == ("outside", 200 * MIB)
+    assert peak["note"].startswith("unexplained: +")
+    assert (whole["verdict"], whole["calibrated"]) == ("outside", 800 * MIB)
+
+
+def test_room_for_a_longer_prompt_is_not_the_step_s(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache that is explained is that of the shape that ran."""
+    done = run(measure, monkeypatch, World(PLAIN), "--json", "--phase", "decode", "--prompt", "400")
+    weights, cache = done.row("weight_bytes")["measured"], 17 * 2 * 2 * 2 * 16 * 4
+    assert done.row("peak_memory_bytes")["catalogue"] == weights + cache
+    assert done.results["memory"]["cache_bytes"] == 400 * 2 * 2 * 2 * 16 * 4
+
+
 def test_others_on_the_card(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = Card(name="NVIDIA Scripted", others=((77, 300 * MIB), (78, None)))
     refused = run(measure, monkeypatch, World(busy), "--json", "--phase", "decode")
