@@ -18,7 +18,7 @@ from llmcalc.arch.ffn import FeedForward as Spec
 from llmcalc.arch.moe import MixtureOfExperts as MoeSpec
 from llmcalc.errors import UnsupportedLayerError
 from reference_model.joined import Joined, Stacked
-from reference_model.norms import Norm, scaled, wide_dtype
+from reference_model.norms import Norm, scaled, wide, wide_dtype
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -113,8 +113,7 @@ class Router(nn.Module):
         if spec.scoring == "sparsemixer" and spec.num_experts_per_tok != 2:
             raise UnsupportedLayerError("a sparsemixer router of other than two experts a token")
         self.spec, rows = spec, spec.num_experts
-        kind = wide_dtype() if spec.router_dtype == "fp32" else torch.get_default_dtype()
-        self.weight = nn.Parameter(torch.empty(rows, spec.hidden_size, dtype=kind))
+        self.weight = nn.Parameter(torch.empty(rows, spec.hidden_size))  # in the model's format, as checkpoints hold it
         nn.init.normal_(self.weight, std=0.02)
         self.bias = nn.Parameter(torch.zeros(rows)) if spec.router_bias else None
         if spec.correction == "parameter":
@@ -124,7 +123,10 @@ class Router(nn.Module):
 
     def forward(self, x_MD: Tensor) -> tuple[Tensor, Tensor]:
         """The balancing term moves the choice and never the weights."""
-        s, logits_ME = self.spec, functional.linear(x_MD.to(self.weight.dtype), self.weight, self.bias)
+        s, parts = self.spec, (x_MD, self.weight, self.bias)
+        if s.router_dtype == "fp32":
+            parts = (wide(x_MD), wide(self.weight), None if self.bias is None else wide(self.bias))
+        logits_ME = functional.linear(*parts)
         if s.scoring == "sparsemixer":
             weights_M2, chosen_M2 = self.sparsemixed(logits_ME)
             return weights_M2.to(x_MD.dtype), chosen_M2
@@ -210,7 +212,13 @@ class MixtureOfExperts(nn.Module):
         self.stacked: dict[str, Stacked] | None = None
 
     def merge(self) -> None:
-        """Stack the experts' matrices: a step then waits for no choice of the router."""
+        """Stack the experts' matrices: a step then waits for no choice of the router.
+
+        Not where rows are no multiple of 16 bytes, which torch's grouped product refuses.
+        """
+        matrices = [part for part in self.experts[0].parameters() if part.dim() > 1]
+        if any(size * part.itemsize % 16 for part in matrices for size in part.shape):
+            return
         names = ("gate_proj", "up_proj", "down_proj") if self.spec.gated else ("up_proj", "down_proj")
         self.stacked = {name: Stacked([getattr(expert, name) for expert in self.experts]) for name in names}
 

@@ -99,7 +99,8 @@ def headline(model: Model, found: Latency, likely: Expected | None) -> list[str]
         lines.append(
             f"expected: {show_seconds(likely.low)} to {show_seconds(likely.high)}, likely "
             f"{show_seconds(likely.likely)} (under {row.engine}, from {row.rows} rows of "
-            f"{', '.join(row.models)}, {row.origin}: {'; '.join(row.sources)}; mean error {100 * row.residual:.1f}%)"
+            f"{', '.join(row.models)}, {row.origin}{f' on {row.date}' if row.date else ''}: {'; '.join(row.sources)}; "
+            f"mean error {100 * row.residual:.1f}%)"
         )
     else:
         lines.append("no expectation: no calibration speaks for this device, engine and kind of model")

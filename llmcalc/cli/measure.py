@@ -70,6 +70,7 @@ def verb(
         "device": device, "phase": phase, "layers": layers, "tokens": tokens, "batch": batch,
         "prompt": prompt or tokens, "weights": weights, "tp": tp, "budget": budget, "compile": compiled,
     }  # fmt: skip
+    combines(phases, tp, save=save, compiled=compiled, chosen=phase)
     needs_torch()
     from llmcalc.cli import measure_report
     from llmcalc.cli.measure_kept import Kept, progress, saved
@@ -87,6 +88,7 @@ def verb(
                 emit(measure_report.ranks(found, told, asked), form)
         else:
             kept = Kept(found, asked, form)
+            stack.enter_context(kept.interruptible())
             session = run(found.architecture, wanted, stack, keep=kept.write, say=progress)
             emit(measure_report.report(found, session, asked, saved(session) if save else ()), kept.form)
             missed = measure_report.missed(session)
@@ -94,9 +96,25 @@ def verb(
         raise typer.Exit(3)
 
 
+def combines(phases: tuple[str, ...], tp: int, *, save: bool, compiled: bool, chosen: str) -> None:
+    """Raises: typer.BadParameter where options exclude each other, before anything is measured."""
+    if save and "decode" not in phases:
+        raise typer.BadParameter("--save keeps what decode steps took: it wants --phase decode or all")
+    beside = [name for name, asked in (("--save", save), ("--compile", compiled), (f"--phase {chosen}", chosen in
+              ("prefill", "train"))) if asked]  # fmt: skip
+    if tp > 1 and beside:
+        raise typer.BadParameter(f"--tp {tp} runs decode steps, eager, on all ranks: it goes without {beside[0]}")
+
+
 def needs_torch() -> None:
-    """Raises: MeasureError where torch is not installed."""
+    """Raises: MeasureError where torch is not installed, or is and cannot be loaded."""
+    from importlib import import_module
     from importlib.util import find_spec
 
+    hint = "pip install 'llmcalc[measure]'"
     if find_spec("torch") is None:
-        raise MeasureError("measure runs a decoder in torch, which is not installed", "pip install 'llmcalc[measure]'")
+        raise MeasureError("measure runs a decoder in torch, which is not installed", hint)
+    try:
+        import_module("torch")
+    except (ImportError, OSError) as error:  # a library of CUDA that is not there, for one
+        raise MeasureError(f"torch is installed and cannot be loaded: {error}", f"install it anew: {hint}") from None

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import current_thread, main_thread
 
 from llmcalc.cli.measure_report import report
 from llmcalc.cli.output import Form, writable, write_whole
 from llmcalc.cli.streams import complain
-from llmcalc.errors import OutputError
+from llmcalc.errors import LlmcalcError, OutputError
 from llmcalc.loading import Model
 from llmcalc.measure.save import save
 from llmcalc.measure.session import Session
@@ -30,8 +34,11 @@ class Kept:
     def __init__(self, model: Model, asked: dict[str, object], form: Form) -> None:
         self._model, self._asked = model, asked
         self.form = form
+        self.written = False
         if form.file is not None:
             writable(form.file, force=form.force)
+            if not os.access(form.file.parent, os.W_OK | os.X_OK):
+                raise OutputError(f"{form.file} could not be written: no such folder, or none that may be written to")
         self.path: Path | None = form.file if form.file is not None and form.json else _own(model)
         if form.file is not None and form.json:
             self.form = replace(form, force=True)
@@ -46,9 +53,30 @@ class Kept:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self.path, text, force=True)
+            self.written = True
         except (OSError, OutputError) as error:
             session.warnings.append(f"what was measured is not kept between stages: {error}")
             self.path = None
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """SIGTERM ends a run as Ctrl-C does; where it ends early, what is left of it is named."""
+
+        def stop(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        old = signal.signal(signal.SIGTERM, stop) if current_thread() is main_thread() else None
+        try:
+            yield
+        except (KeyboardInterrupt, LlmcalcError) as error:
+            if self.written:
+                complain(f"what was measured until then is in {self.path}\n")
+            elif isinstance(error, KeyboardInterrupt):
+                complain("stopped before anything was measured\n")
+            raise
+        finally:
+            if old is not None:
+                signal.signal(signal.SIGTERM, old)
 
 
 def _own(model: Model) -> Path:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from llmcalc.cli.output import model_block
 from llmcalc.loading import Model
-from llmcalc.measure.compare import memory_bar, rows
+from llmcalc.measure.compare import checked, memory_bar, rows
 from llmcalc.measure.environment import environment, facts
 from llmcalc.measure.judge import Row
+from llmcalc.measure.outcome import Run
 from llmcalc.measure.ranks import RankedRun
-from llmcalc.measure.session import Run, Session
+from llmcalc.measure.session import Session
 from llmcalc.report.report import Cell, Column, Report, Table
 from llmcalc.units import show_bandwidth, show_bytes, show_flops, show_seconds, words
 
@@ -37,6 +38,7 @@ def report(model: Model, found: Session, asked: dict[str, object], kept: Sequenc
     return Report(
         "measure", model_block(model.provenance), asked, results, [*headline(model, found, table), *kept],
         (screen(table), bar(found)), (), tuple(assumptions(found)), (*model.warnings, *dict.fromkeys(warnings)),
+        numbers(table),
     )  # fmt: skip
 
 
@@ -86,10 +88,12 @@ def _first(run: Run) -> str:
     return f"a prompt of {run.batch:,} x {run.tokens:,} tokens: {took} measured"
 
 
-def shown(value: float | None, unit: str) -> str:
-    """A value in the unit that a person reads."""
+def shown(value: float | None, unit: str, *, exact: bool = False) -> str:
+    """A value in the unit that a person reads; one that must be equal in full."""
     if value is None:
         return ""
+    if exact:
+        return f"{value:,} {unit}" if unit == "B" else f"{value:,}"
     match unit:
         case "B":
             return show_bytes(value)
@@ -114,13 +118,20 @@ def screen(table: Sequence[Row]) -> Table:
         name = words(row.quantity)
         shape = [f"{row.batch} x {row.tokens:,}" if row.batch and row.tokens else "", row.mode or ""]
         told = " ".join(part for part in shape if part)
+        exact = row.verdict in ("equal", "differs")
         out.append((
-            f"{name} ({told})" if told else name, row.unit, shown(row.catalogue, row.unit),
-            shown(row.calibrated, row.unit), shown(row.measured, row.unit),
+            f"{name} ({told})" if told else name, row.unit, shown(row.catalogue, row.unit, exact=exact),
+            shown(row.calibrated, row.unit, exact=exact), shown(row.measured, row.unit, exact=exact),
             "" if row.ratio is None else f"{row.ratio:.3f}",
             row.verdict + (f" ({row.note})" if row.note else ""), row.binds or "",
         ))  # fmt: skip
     return Table(COLUMNS, tuple(out))
+
+
+def numbers(table: Sequence[Row]) -> Table:
+    """The same for files: a number is a number, and the shape has columns of its own."""
+    columns = (*COLUMNS, *(Column(name, name) for name in ("mode", "batch", "tokens", "note")))
+    return Table(columns, tuple(tuple(getattr(row, column.key) for column in columns) for row in table))
 
 
 def bar(found: Session) -> Table:
@@ -145,15 +156,9 @@ def assumptions(found: Session) -> list[str]:
 
 def ranks(model: Model, found: RankedRun, asked: dict[str, object]) -> Report:
     """A run on several processes, as a report."""
-    table = tuple(
-        Row(check.name.replace(" ", "_"), check.unit, check.expected if check.tolerance is None else None, None,
-            check.found, check.found / check.expected if check.expected else None,
-            ("equal" if check.ok else "differs") if check.tolerance is None else "within" if check.ok else "outside")
-        for check in found.checks
-    )  # fmt: skip
     step = Row("decode_seconds", "s", None, None, found.samples.median, None, "not judged", mode="eager",
                batch=found.work.batch, tokens=found.work.tokens, note=f"{found.tp} ranks, links and all")  # fmt: skip
-    every = (*table, step)
+    every = (*(checked(check) for check in found.checks), step)
     results: dict[str, object] = {
         "estimates": [estimate(row) for row in every], "device": facts(found.machine),
         "environment": environment(found.machine), "checks": [check._asdict() for check in found.checks],
@@ -165,4 +170,4 @@ def ranks(model: Model, found: RankedRun, asked: dict[str, object]) -> Report:
         "the ranks differ from the estimate" if found.missed else "every rank agrees with the estimate",
     ]
     return Report("measure", model_block(model.provenance), asked, results, lines, (screen(every),), (), (),
-                  (*model.warnings, *found.warnings))  # fmt: skip
+                  (*model.warnings, *found.warnings), numbers(every))  # fmt: skip

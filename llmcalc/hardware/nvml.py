@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, NamedTuple
 
 from llmcalc.errors import MeasureError, NoGpuError
@@ -82,6 +82,8 @@ class Nvml:
 
     def __enter__(self) -> Nvml:
         self._must(self._library.nvmlInit)
+        if isinstance(self._library, ModuleType) and not hasattr(self._library, "_nvmlGetFunctionPointer"):
+            self.warnings.append("pynvml is not nvidia-ml-py's: pip uninstall pynvml; pip install nvidia-ml-py")
         return self
 
     def __exit__(
@@ -117,11 +119,11 @@ class Nvml:
         bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
         if bits is None:  # its name before driver 535
             bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        memory = self._held(handle)
         found = self._ask("nvmlDeviceGetComputeRunningProcesses", handle) or ()
         return Reading(
             None if memory is None else int(memory.used),
-            tuple((int(one.pid), _held(one.usedGpuMemory)) for one in found),
+            tuple((int(one.pid), _known(one.usedGpuMemory)) for one in found),
             None if energy is None else energy / 1000,
             self._ask("nvmlDeviceGetClockInfo", handle, SM_CLOCK),
             self._ask("nvmlDeviceGetClockInfo", handle, MEMORY_CLOCK),
@@ -154,9 +156,15 @@ class Nvml:
             mig, tuple(self._slices(handle)) if mig else (), True,
         )  # fmt: skip
 
+    def _held(self, handle: Any) -> Any:
+        """Total, used and free; the answer's first form counts what the driver keeps back as used, the second not."""
+        second = getattr(self._library, "nvmlMemory_v2", None)
+        found = None if second is None else self._ask("nvmlDeviceGetMemoryInfo", handle, second)
+        return self._ask("nvmlDeviceGetMemoryInfo", handle) if found is None else found
+
     def _memory(self, handle: Any) -> tuple[tuple[int | None, int | None, int | None], bool]:
         """Total, used and free bytes; the machine's own where the driver has none to give (unified memory)."""
-        info = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        info = self._held(handle)
         if info is not None and info.total:
             return (int(info.total), int(info.used), int(info.free)), False
         total, free = machine_memory(self._meminfo)
@@ -167,7 +175,7 @@ class Nvml:
             mig = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
             if mig is None:
                 continue
-            info = self._ask("nvmlDeviceGetMemoryInfo", mig)
+            info = self._held(mig)
             total, used, free = (
                 (None, None, None) if info is None else (int(info.total), int(info.used), int(info.free))
             )
@@ -236,7 +244,7 @@ class Nvml:
             raise _told(error) from None
 
 
-def _held(size: int | None) -> int | None:
+def _known(size: int | None) -> int | None:
     """Bytes of a process; all ones (or nothing) where the driver does not tell (WSL, WDDM, some containers)."""
     return None if size is None or size < 0 or size >= 2**63 else int(size)
 

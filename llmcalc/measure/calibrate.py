@@ -13,7 +13,7 @@ from llmcalc.measure.build import DTYPES, build
 from llmcalc.measure.exactness import launches
 from llmcalc.measure.machine import Machine
 from llmcalc.measure.samples import Samples
-from llmcalc.measure.steps import captured, decode
+from llmcalc.measure.steps import decode
 from llmcalc.measure.timing import timed
 from llmcalc.measure.workload import Workload
 
@@ -155,7 +155,11 @@ def _launch(machine: Machine, limit: float) -> tuple[float, float | None]:
         for _ in range(OPERATIONS):
             number.add_(1.0)
 
-    return alone, timed(machine, captured(each), limit=limit, steps=5, seconds=0.05).median / OPERATIONS
+    try:
+        graph = machine.capture(each)
+    except RuntimeError:  # the decode step's own capture says so
+        return alone, None
+    return alone, timed(machine, graph, limit=limit, steps=5, seconds=0.05).median / OPERATIONS
 
 
 @torch.inference_mode()

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from llmcalc.errors import InvalidInputError
 from llmcalc.measure.exactness import Check
 from llmcalc.measure.judge import Row, decode_band, near, prefill_band, same
+from llmcalc.measure.need import cache_bytes, weight_bytes
+from llmcalc.measure.outcome import Run
 from llmcalc.measure.predict import scans
-from llmcalc.measure.session import Run, Session
+from llmcalc.measure.session import Session
 
 SLACK, SHARE = 64 * 2**20, 0.02
 PROCESS_SHARE = 0.01
@@ -16,11 +18,12 @@ PROCESS_SHARE = 0.01
 
 def rows(found: Session) -> list[Row]:
     """Exact things first, then rates, times, memory, energy."""
-    out = [_checked(check) for check in found.checks]
+    out = [checked(check) for check in found.checks]
     return [*out, *_rates(found), *_times(found), *_whole(found), *_memory(found), *_trained(found), *_energy(found)]
 
 
-def _checked(check: Check) -> Row:
+def checked(check: Check) -> Row:
+    """A check as a row: whole numbers are equal or not, the rest lies within its tolerance or not."""
     name = check.name.replace(" ", "_")
     if check.tolerance is None:
         return same(name, check.unit, check.expected, check.found)
@@ -93,7 +96,9 @@ def _memory(found: Session) -> Iterator[Row]:
     if found.need is None or not found.runs:
         return
     first = found.runs[0]
-    explained = found.need.weights + found.need.cache + (found.need.activations if first.phase == "prefill" else 0)
+    length = first.tokens + 1 if first.phase == "decode" else first.tokens
+    explained = weight_bytes(found.work) + cache_bytes(found.work, length, first.batch)
+    explained += found.need.activations if first.phase == "prefill" else 0
     peak = first.memory.peak_allocated if found.machine.kind == "cuda" else _grown(found, first)
     if peak is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +30,8 @@ class CpuMachine:
     kind: Kind = "cpu"
     torch_device = "cpu"
     uuid: str | None = None
+    pci: str | None = None
+    driver: str | None = None
     catalogue: Device | None = None
     flags: tuple[str, ...] = ()
 
@@ -64,22 +66,38 @@ class CpuMachine:
             return max(1, int(quota) // int(period)) if quota != "max" else None
         return None
 
-    def _group(self, name: str) -> int | None:
-        with suppress(OSError, ValueError):
-            return int((self._sys / "fs/cgroup" / name).read_text("ascii"))
+    def _group(self, *names: str) -> int | None:
+        """What the control group says by the first of these names: those of its second version, then of its first."""
+        for name in names:
+            with suppress(OSError, ValueError):
+                return int((self._sys / "fs/cgroup" / name).read_text("ascii"))
         return None
+
+    def _limit(self) -> int | None:
+        """Bytes that the control group grants; its first version says "no limit" by a number near 2^63."""
+        found = self._group("memory.max", "memory/memory.limit_in_bytes")
+        return None if found is None or found >= 2**62 else found
+
+    def _reclaimable(self) -> int:
+        """Pages of files among what the group uses, which are given back when memory is short."""
+        for name in ("memory.stat", "memory/memory.stat"):
+            with suppress(OSError, ValueError):
+                lines = (self._sys / "fs/cgroup" / name).read_text("ascii").splitlines()
+                found = dict(line.split() for line in lines if line.count(" ") == 1)
+                return int(found.get("inactive_file", found.get("total_inactive_file", 0)))
+        return 0
 
     def total_bytes(self) -> int:
         """The machine's memory, or what the control group grants of it."""
         total, _ = machine_memory(self._proc / "meminfo")
-        return min(value for value in (total or 2**63, self._group("memory.max")) if value is not None)
+        return min(value for value in (total or _pages(), self._limit()) if value is not None)
 
     def free_bytes(self) -> int:
         """What is available without swapping."""
         _, free = machine_memory(self._proc / "meminfo")
-        most, used = self._group("memory.max"), self._group("memory.current")
-        left = None if most is None or used is None else most - used
-        return min(value for value in (free or 2**63, left) if value is not None)
+        most, used = self._limit(), self._group("memory.current", "memory/memory.usage_in_bytes")
+        left = None if most is None or used is None else max(0, most - used + self._reclaimable())
+        return min(value for value in (free or _pages(), left) if value is not None)
 
     def cache_bytes(self) -> int:
         """The largest cache that Linux names, 0 where it names none."""
@@ -142,3 +160,14 @@ class CpuMachine:
             checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
             return any(bool(getattr(torch.cpu, name, bool)()) for name in checks)
         return False
+
+    def capture(self, step: Callable[[], object]) -> Callable[[], object]:
+        """There are no graphs here."""
+        raise NotImplementedError("a processor has no graphs")
+
+
+def _pages() -> int:
+    """The machine's memory where there is no /proc/meminfo."""
+    with suppress(OSError, ValueError, AttributeError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return 2**63

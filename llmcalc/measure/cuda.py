@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -13,50 +15,60 @@ from llmcalc.hardware.device import Device
 from llmcalc.hardware.matching import match
 from llmcalc.hardware.nvml import Nvml
 from llmcalc.hardware.reading import SLOWED, Reading
-from llmcalc.measure.machine import Ability, Kind, MemoryUse
+from llmcalc.measure.machine import Ability, Kind, MemoryUse, first_line
 
 CONTEXT = 600 * 2**20  # before there is one: 225 to 612 MiB were seen
 USED_BY_OTHERS = 0.05
 WATCHED = ("CUDA_LAUNCH_BLOCKING", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUDA_MODULE_LOADING")
+VIRTUAL = re.compile(r"GRID |.*vGPU|.*-\d+[ABCQ]$")  # GRID V100D-8Q, NVIDIA A40-48Q: profiles of NVIDIA's vGPU
 
 
 class CudaMachine:
     """One card (or a slice of one) that CUDA shows.
 
     Args: index: by CUDA's own count. nvml: an open session, None where there is none. cuda: torch.cuda, or what stands
-    in its place. Raises: MeasureError where no context can be had.
+    in its place. Raises: MeasureError where it cannot be asked.
+
+    busy: somebody was on it before this run. shared: that, or a kind of device on which nobody can tell.
     """
 
     kind: Kind = "cuda"
 
     def __init__(self, index: int = 0, nvml: Nvml | None = None, cuda: Any = None) -> None:
         self._cuda: Any = cuda if cuda is not None else torch.cuda
-        self._nvml, self._index = nvml, index
+        self._nvml, self.index = nvml, index
         self.torch_device = f"cuda:{index}"
         self.warnings: list[str] = []
-        self.shared = False
         made = self._made(index)
         self.name = str(made.name)
-        raw = str(getattr(made, "uuid", "") or "")
-        self.uuid: str | None = (raw if raw.startswith(("GPU-", "MIG-")) else f"GPU-{raw}") if raw else None
+        self.uuid = _uuid(str(getattr(made, "uuid", "") or ""), self.name)
+        self.pci = _pci(made)
+        self.driver = None if nvml is None else nvml.driver_version
         self._total, self._l2 = int(made.total_memory), int(getattr(made, "L2_cache_size", 0) or 0)
-        self.flags = self._flags()
+        virtual = self._virtual()
+        self.flags = (*self._slice(), *virtual)
         self.catalogue: Device | None = None if self.flags else self._row()
         self._before = self._reading()
+        if nvml is not None and self._before is None:
+            self.warnings.append(f"NVML has no card {self.uuid}: its clocks, power and memory are left out")
         self._context: int | None = None
-        self._look_for_others()
+        self.busy = self._others()
+        self.shared = self.busy or bool(virtual)
 
     def _made(self, index: int) -> Any:
         try:
             return self._cuda.get_device_properties(index)
         except (RuntimeError, AssertionError) as error:
-            raise MeasureError(f"cuda:{index} gives no context: {_first(error)}", "look with nvidia-smi") from None
+            raise MeasureError(f"cuda:{index} cannot be asked: {first_line(error)}", "look with nvidia-smi") from None
 
-    def _flags(self) -> tuple[str, ...]:
+    def _slice(self) -> tuple[str, ...]:
+        if (self.uuid or "").startswith("MIG-"):
+            return ("a MIG slice: its memory and processors are the slice's, and energy is nobody's own",)
+        return ()
+
+    def _virtual(self) -> tuple[str, ...]:
         found = []
-        if (self.uuid or "").startswith("MIG-") or " MIG " in f" {self.name} ":
-            found.append("a MIG slice: its memory and processors are the slice's, and energy is nobody's own")
-        if self.name.startswith("GRID ") or "vGPU" in self.name:
+        if VIRTUAL.match(self.name):
             found.append("a virtual GPU: others may work on the card")
         if any(name.startswith("CUDA_MPS_") for name in os.environ):
             found.append("MPS is on: others may work on the card")
@@ -69,23 +81,20 @@ class CudaMachine:
         return None if found is None or found.profile else device(found.id)
 
     def _reading(self) -> Reading | None:
-        if self._nvml is None or self.uuid is None:
-            return None
-        found = self._nvml.reading(self.uuid)
-        if found is None and not self.flags:
-            self.warnings.append(f"NVML has no card {self.uuid}: its figures are left out")
-        return found
+        return None if self._nvml is None or self.uuid is None else self._nvml.reading(self.uuid)
 
-    def _look_for_others(self) -> None:
+    def _others(self) -> bool:
+        """Whether somebody computes on it, or holds more than a twentieth of it, before this run has a context."""
         before = self._before
         if before is None:
-            return
+            return False
         others = [(pid, size) for pid, size in before.processes if pid != os.getpid()]
         used = before.memory_used_bytes or 0
-        if others or used > USED_BY_OTHERS * self._total:
-            self.shared = True
-            told = ", ".join(f"pid {pid} ({size if size is not None else '?'} B)" for pid, size in others)
-            self.warnings.append(f"others use this card: {used:,} B in use{': ' + told if told else ''}")
+        if not others and used <= USED_BY_OTHERS * self._total:
+            return False
+        told = ", ".join(f"pid {pid} ({'unknown' if size is None else f'{size:,} B'})" for pid, size in others)
+        self.warnings.append(f"others use this card: {used:,} B in use{': ' + told if told else ''}")
+        return True
 
     def total_bytes(self) -> int:
         """What torch may have of it."""
@@ -93,7 +102,7 @@ class CudaMachine:
 
     def free_bytes(self) -> int:
         """By the driver, all processes counted."""
-        free, _ = self._cuda.mem_get_info(self._index)
+        free, _ = self._cuda.mem_get_info(self.index)
         return int(free)
 
     def cache_bytes(self) -> int:
@@ -105,20 +114,26 @@ class CudaMachine:
         return 0 if self._cuda.is_initialized() else CONTEXT
 
     def open(self) -> None:
-        """Create the context, and see what it takes."""
+        """Create the context and what products want (their library's handle and kernels), and see what that takes."""
         try:
-            torch.zeros(1, device=self.torch_device)
+            small = torch.ones(8, 8, device=self.torch_device)
+            small @ small
+            self.sync()
         except RuntimeError as error:
-            raise MeasureError(f"{self.name} takes no work: {_first(error)}", "another may hold it alone") from None
-        self.sync()
+            raise MeasureError(
+                f"{self.name} (cuda:{self.index}) takes no work: {first_line(error)}",
+                "another process may hold it alone (exclusive compute mode): look with nvidia-smi",
+            ) from None
         after = self._reading()
         if self._before is not None and after is not None and after.memory_used_bytes is not None:
             taken = after.memory_used_bytes - (self._before.memory_used_bytes or 0)
-            self._context = max(0, taken - int(self._cuda.memory_reserved(self._index)))
+            self._context = max(0, taken - int(self._cuda.memory_reserved(self.index)))
+        if after is not None and _own(after) is None:
+            self.warnings.append("NVML does not tell this process's memory: the growth of the card's use stands for it")
 
     def sync(self) -> None:
         """Wait for the device."""
-        self._cuda.synchronize(self._index)
+        self._cuda.synchronize(self.index)
 
     def mark(self) -> object:
         """An event on the stream."""
@@ -132,17 +147,16 @@ class CudaMachine:
 
     def reset_peak(self) -> None:
         """Of the allocator."""
-        self._cuda.reset_peak_memory_stats(self._index)
+        self._cuda.reset_peak_memory_stats(self.index)
 
     def memory(self) -> MemoryUse:
         """The allocator's, and NVML's of this process, or what the card's use has grown by."""
-        cuda, i = self._cuda, self._index
+        cuda, i = self._cuda, self.index
         reading, process = self._reading(), None
         if reading is not None:
-            mine = [size for pid, size in reading.processes if pid == os.getpid() and size is not None]
-            process = sum(mine) if mine else None
+            process = _own(reading)
             if process is None and reading.memory_used_bytes is not None and self._before is not None:
-                process = reading.memory_used_bytes - (self._before.memory_used_bytes or 0)
+                process = max(0, reading.memory_used_bytes - (self._before.memory_used_bytes or 0))
         return MemoryUse(
             int(cuda.memory_allocated(i)), int(cuda.memory_reserved(i)), process, self._context,
             int(cuda.max_memory_allocated(i)), int(cuda.max_memory_reserved(i)), process,
@@ -166,6 +180,46 @@ class CudaMachine:
         """Graphs and compiling; bf16 by the card's own word."""
         return bool(self._cuda.is_bf16_supported()) if ability == "bf16" else True
 
+    def capture(self, step: Callable[[], object]) -> Callable[[], object]:
+        """One CUDA graph, after three runs on a side stream, as torch asks for.
 
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+        Raises: RuntimeError where the step waits for the host; the device is idle again by then.
+        """
+        cuda = self._cuda
+        side = cuda.Stream()
+        side.wait_stream(cuda.current_stream())
+        with cuda.stream(side):
+            for _ in range(3):
+                step()
+        cuda.current_stream().wait_stream(side)
+        graph = cuda.CUDAGraph()
+        try:
+            with cuda.graph(graph):
+                step()
+        except RuntimeError:
+            del graph
+            with suppress(RuntimeError):
+                self.sync()
+            raise
+        return graph.replay  # type: ignore[no-any-return]
+
+
+def _own(reading: Reading) -> int | None:
+    """Bytes of this process; None where the driver lists it not, or without its memory (containers, WSL, WDDM)."""
+    mine = [size for pid, size in reading.processes if pid == os.getpid() and size is not None]
+    return sum(mine) if mine else None
+
+
+def _uuid(raw: str, name: str) -> str | None:
+    """As NVML writes it: torch gives the number alone, of cards and of slices."""
+    if not raw or raw.startswith(("GPU-", "MIG-")):
+        return raw or None
+    return f"{'MIG' if ' MIG ' in f' {name} ' else 'GPU'}-{raw}"
+
+
+def _pci(made: Any) -> str | None:
+    parts = [getattr(made, f"pci_{name}_id", None) for name in ("domain", "bus", "device")]
+    if any(part is None for part in parts):
+        return None
+    domain, bus, device = (int(part or 0) for part in parts)
+    return f"{domain:04x}:{bus:02x}:{device:02x}.0"

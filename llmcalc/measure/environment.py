@@ -14,13 +14,13 @@ from llmcalc.measure.machine import Machine
 VARIABLES = (*WATCHED, "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def environment(machine: Machine, driver: str | None = None) -> dict[str, object]:
+def environment(machine: Machine) -> dict[str, object]:
     """For the document."""
     from llmcalc import __version__
 
     return {
         "llmcalc": __version__, "torch": torch.__version__, "cuda": getattr(torch.version, "cuda", None),
-        "driver": driver, "python": platform.python_version(), "os": platform.platform(),
+        "driver": machine.driver, "python": platform.python_version(), "os": platform.platform(),
         "threads": torch.get_num_threads(), "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
@@ -40,7 +40,8 @@ def facts(machine: Machine) -> dict[str, object]:
     """The device, for the document; bytes."""
     row = machine.catalogue
     return {
-        "name": machine.name, "kind": machine.kind, "uuid": machine.uuid, "catalogue": row.id if row else None,
+        "name": machine.name, "kind": machine.kind, "uuid": machine.uuid, "pci": machine.pci,
+        "torch_device": machine.torch_device, "catalogue": row.id if row else None,
         "total_bytes": machine.total_bytes(), "free_bytes": machine.free_bytes(),
         "cache_bytes": machine.cache_bytes(), "shared": machine.shared, "flags": list(machine.flags),
     }  # fmt: skip

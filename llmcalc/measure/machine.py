@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from llmcalc.hardware.device import Device
@@ -27,17 +27,24 @@ class MemoryUse(NamedTuple):
     peak_process: int | None
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, without the advice that torch puts after it."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 class Machine(Protocol):
     """A device, its clock, its memory and its sensors.
 
-    catalogue: its row, where it has one and is no slice of a card. shared: somebody else works on it. flags: what makes
-    its figures those of less than a card (a slice, a virtual one).
+    pci: where it sits. driver: its version. catalogue: its row, where it has one and is no slice of a card. shared:
+    somebody else works on it, or may. flags: what makes its figures those of less than a card (a slice, a virtual one).
     """
 
     kind: Kind
     name: str
     torch_device: str
     uuid: str | None
+    pci: str | None
+    driver: str | None
     catalogue: Device | None
     shared: bool
     flags: tuple[str, ...]
@@ -78,3 +85,6 @@ class Machine(Protocol):
 
     def supports(self, ability: Ability) -> bool:
         """Whether it can do that, and does it well."""
+
+    def capture(self, step: Callable[[], object]) -> Callable[[], object]:
+        """The step as one graph, to be run again and again; a RuntimeError where the step waits for the host."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from llmcalc.arch.model import Architecture
 from llmcalc.calc.cache import kv_cache
 from llmcalc.calc.weights import weights
-from llmcalc.errors import MeasureError
+from llmcalc.errors import InvalidInputError, MeasureError
 from llmcalc.measure.machine import Machine
 from llmcalc.measure.workload import Workload, cut
 from llmcalc.units import show_bytes
@@ -19,7 +21,10 @@ GRAPHS = 256 * 2**20
 
 
 class Need(NamedTuple):
-    """Bytes that a run takes, part by part; spare: left to everybody else on the device."""
+    """Bytes that a run takes, part by part.
+
+    second_depth: the shorter model that a part of a model is timed beside. spare: left to everybody else on the device.
+    """
 
     weights: int
     cache: int
@@ -28,6 +33,7 @@ class Need(NamedTuple):
     graphs: int
     context: int
     spare: int
+    second_depth: int = 0
 
     @property
     def total(self) -> int:
@@ -76,10 +82,20 @@ def need(work: Workload, machine: Machine) -> Need:
     trained = 3 * held if "train" in work.phases else 0
     graphs = GRAPHS if machine.supports("graph") else 0
     spare = max(LEAST_SPARE, round(SPARE * machine.total_bytes()))
+    steps = [(tokens + 1, batch) for tokens, batch in work.shapes()] if "decode" in work.phases else []
+    cache = max(cache_bytes(work, *shape) for shape in (*steps, (work.tokens, work.batch), (work.prompt, work.batch)))
     return Need(
-        held + trained, cache_bytes(work, work.tokens + 1, work.batch), activation_bytes(work), ALLOCATOR, graphs,
-        machine.context_bytes(), spare,
-    )  # fmt: skip
+        held + trained, cache, activation_bytes(work), ALLOCATOR, graphs, machine.context_bytes(), spare, _second(work)
+    )
+
+
+def _second(work: Workload) -> int:
+    if work.layers is None or "decode" not in work.phases or work.depth < 2:
+        return 0
+    try:
+        return weight_bytes(replace(work, architecture=cut(work.architecture, work.depth // 2)))
+    except InvalidInputError:  # its layers cannot be parted so, and the stage will say that
+        return 0
 
 
 def refuse(work: Workload, machine: Machine) -> Need:
@@ -98,24 +114,33 @@ def refuse(work: Workload, machine: Machine) -> Need:
 
 
 def _smaller(work: Workload, machine: Machine, free: int) -> list[str]:
-    """Runs that fit, each a change of one option."""
+    """Runs that fit, each a change of one option; of the tokens' the prompt's too, which is as long by default."""
 
     def fits(**change: object) -> bool:
-        return need(replace(work, **change), machine).total <= free  # type: ignore[arg-type]
+        try:
+            return need(replace(work, **change), machine).total <= free  # type: ignore[arg-type]
+        except InvalidInputError:  # a cache among those layers is of one that is cut off
+            return False
 
     told = []
     if most := _largest(work.batch, lambda n: fits(batch=n)):
         told.append(f"--batch {most}")
-    if most := _largest(work.tokens, lambda n: fits(tokens=n, prompt=min(n, work.prompt))):
-        told.append(f"--tokens {most}")
-    if most := _largest(work.depth, lambda n: fits(architecture=cut(work.architecture, n))):
+    if most := _largest(max(work.tokens, work.prompt), lambda n: fits(tokens=n, prompt=n)):
+        told.append(f"--tokens {most}" + ("" if work.prompt == work.tokens else f" --prompt {most}"))
+    if most := _largest(work.depth, lambda n: fits(layers=n, architecture=_cut(work, n))):
         told.append(f"--layers {most}")
     return [f"it would fit with {option}" for option in told]
 
 
-def _largest(below: int, fits: object) -> int:
+def _cut(work: Workload, layers: int) -> Architecture:
+    try:
+        return cut(work.whole, layers)
+    except InvalidInputError:
+        return work.architecture
+
+
+def _largest(below: int, fits: Callable[[int], bool]) -> int:
     """The largest number below another that fits, 0 for none."""
-    assert callable(fits)
     low, high = 0, below
     while high - low > 1:
         middle = (low + high) // 2

@@ -17,7 +17,7 @@ from llmcalc.calc.weight_shards import Ranks
 from llmcalc.calc.weights import weights
 from llmcalc.measure.build import DTYPES, prompt, storage_bytes, stored
 from llmcalc.measure.choose import choose
-from llmcalc.measure.exactness import Check, exact
+from llmcalc.measure.exactness import Check, exact, tolerance
 from llmcalc.measure.machine import Machine
 from llmcalc.measure.run import Asked, workload
 from llmcalc.measure.samples import Samples
@@ -25,7 +25,6 @@ from llmcalc.measure.timing import repeated
 from llmcalc.measure.workload import Workload
 from reference_model import Decoder, Formats, parallel
 
-TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2, "fp16": 2e-2}
 PROMPT, STEPS = 12, 4
 SMALL = 2**31  # above so many bytes of weights, the whole model is not built beside its parts
 WARMUP, STEPS_TIMED = 3, 20
@@ -114,7 +113,7 @@ def _logits(model: parallel.Shard, work: Workload, machine: Machine, group: para
     for place in range(PROMPT, PROMPT + STEPS):
         step = model(tokens[:, place : place + 1], cache)[:, -1].double()
     full = model(tokens, horizon=PROMPT + STEPS)[:, -1].double()
-    limit, error = TOLERANCE[work.dtype], float((step - full).norm() / full.norm())
+    limit, error = tolerance(work), float((step - full).norm() / full.norm())
     out = [Check("cached decode against one full pass", "relative", 0.0, error, error < limit, limit)]
     if weights(work.architecture, work.dtype).total_bytes <= SMALL:
         torch.manual_seed(work.seed)

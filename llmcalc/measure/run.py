@@ -10,7 +10,7 @@ from llmcalc.arch.model import Architecture
 from llmcalc.measure.choose import choose
 from llmcalc.measure.machine import Machine
 from llmcalc.measure.session import Session
-from llmcalc.measure.workload import Phase, Workload, cut, decoder_of, dtype_of
+from llmcalc.measure.workload import Phase, Workload, cut, decoder_of, dtype_of, stored_as
 
 
 class Asked(NamedTuple):
@@ -36,6 +36,7 @@ def workload(architecture: Architecture, asked: Asked, machine: Machine) -> tupl
     """
     whole = decoder_of(architecture)
     dtype, told = dtype_of(asked.weights, whole, machine)
+    whole = stored_as(whole, dtype)
     limit = whole.max_position_embeddings
     longest = max(asked.tokens + 1, asked.prompt)
     if limit is not None and longest > limit:

@@ -8,7 +8,8 @@ from llmcalc.calc.expected import Point, fit, shape
 from llmcalc.errors import MeasureError
 from llmcalc.hardware.calibrations import Calibration, keep
 from llmcalc.hardware.device import Device
-from llmcalc.measure.session import Run, Session
+from llmcalc.measure.outcome import Run
+from llmcalc.measure.session import Session
 
 ENGINE = "reference decoder"
 LEAST_SPREAD = 0.05

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from llmcalc.errors import MeasureError
-from llmcalc.hardware.device import Device
 from llmcalc.measure import predict
 from llmcalc.measure.build import build
 from llmcalc.measure.calibrate import Calibration, calibrate
 from llmcalc.measure.environment import environment, facts, slowing
 from llmcalc.measure.exactness import Check, checks, launches
 from llmcalc.measure.extrapolate import Extrapolated, extrapolate
-from llmcalc.measure.machine import Machine, MemoryUse
-from llmcalc.measure.need import Need, refuse
+from llmcalc.measure.machine import Machine, MemoryUse, first_line
+from llmcalc.measure.need import Need, need, refuse
+from llmcalc.measure.outcome import Run
 from llmcalc.measure.samples import Samples, drift
-from llmcalc.measure.steps import Mode, Ready, captured, compile_blocks, decode, prefill
+from llmcalc.measure.steps import Mode, Ready, compile_blocks, decode, prefill
 from llmcalc.measure.timing import timed
 from llmcalc.measure.workload import Workload
 from reference_model import Decoder
@@ -28,48 +27,6 @@ from reference_model import Decoder
 ENERGY_SECONDS = 2.0
 PASSES = 5  # of a prompt at least: one counted, one to warm up, three timed
 GRAPH_ERROR = 2e-2
-
-
-@dataclass
-class Run:
-    """One shape in one mode: its times, what the estimates say, and the memory it took."""
-
-    phase: str
-    mode: str
-    batch: int
-    tokens: int
-    samples: Samples
-    calibrated: predict.Predicted | None
-    catalogue: predict.Predicted | None
-    memory: MemoryUse
-    moved: int  # bytes read and written, by the estimate
-    flops: int
-    launches: int = 0
-    before: int | None = None  # bytes of the process before its cache was made
-
-    def document(self, rates: Calibration | None = None, device: Device | None = None) -> dict[str, object]:
-        """For JSON; seconds and bytes. Shares are of the rates measured here, and of a catalogue's, if it has any."""
-        achieved, done = self.moved / self.samples.median, self.flops / self.samples.median
-        ceiling = device.bandwidth_bytes_per_second if device is not None else None
-        said = {name: None if one is None else one._asdict()
-                for name, one in (("calibrated", self.calibrated), ("catalogue", self.catalogue))}  # fmt: skip
-        return {
-            "phase": self.phase, "mode": self.mode, "batch": self.batch, "tokens": self.tokens,
-            **self.samples.summary(), "tokens_per_second": self.rate, "launches": self.launches, "predicted": said,
-            "moved_bytes": self.moved, "flops": self.flops, "achieved_bytes_per_second": achieved,
-            "achieved_flops_per_second": done,
-            "of_copy": achieved / rates.copy.median if rates else None,
-            "of_gemv": achieved / rates.gemv.median if rates else None,
-            "of_matmul": done / rates.matmul.median if rates else None,
-            "of_datasheet_bandwidth": achieved / ceiling if ceiling else None,
-            **{f"{name}_bytes": value for name, value in self.memory._asdict().items()},
-        }  # fmt: skip
-
-    @property
-    def rate(self) -> float:
-        """Tokens a second: one a sequence of a decode step, all of a prompt."""
-        number = self.batch if self.phase == "decode" else self.batch * self.tokens
-        return number / self.samples.median
 
 
 @dataclass
@@ -83,13 +40,12 @@ class Session:
     machine: Machine
     keep: Callable[[Session], None] = lambda _: None
     say: Callable[[str], None] = lambda _: None
-    driver: str | None = None
     need: Need | None = None
     calibration: Calibration | None = None
     checks: list[Check] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     energy: dict[str, object] | None = None
-    states: dict[str, object] = field(default_factory=dict)
+    states: dict[str, dict[str, object]] = field(default_factory=dict)
     memory: dict[str, int | None] = field(default_factory=dict)
     training: dict[str, object] | None = None
     extrapolated: Extrapolated | None = None
@@ -113,12 +69,11 @@ class Session:
         """
         self.warnings += [*self.machine.warnings, *self.machine.flags, *slowing()]
         self.need = refuse(self.work, self.machine)
-        self.environment, self.device = environment(self.machine, self.driver), facts(self.machine)
+        self.environment, self.device = environment(self.machine), facts(self.machine)
         self.states["before"] = dict(self.machine.state())
         base = self.machine.memory()
         self.say(f"building {self.work.depth} layers in {self.work.dtype}")
-        model = build(self.work, self.machine, merged="train" not in self.work.phases)
-        self.machine.sync()
+        model = self._build()
         self.memory = {
             "process_before_bytes": base.process,
             "process_after_weights_bytes": self.machine.memory().process,
@@ -127,10 +82,21 @@ class Session:
         if all(check.ok for check in self.checks) and not self.errors:
             self._timed_stages(model)
         else:
-            self.skipped.append("every time: what must be equal is not")
+            self.skipped.append(f"every time: what must be equal {'was not checked' if self.errors else 'is not'}")
         self.states["after"] = dict(self.machine.state())
         self.keep(self)
         return self
+
+    def _build(self) -> Decoder:
+        try:
+            model = build(self.work, self.machine, merged="train" not in self.work.phases)
+            self.machine.sync()
+        except RuntimeError as error:  # out of memory is one
+            free = self.machine.free_bytes()
+            raise MeasureError(
+                f"the weights could not be made, with {free:,} bytes free: {first_line(error)}"
+            ) from None
+        return model
 
     def _timed_stages(self, model: Decoder) -> None:
         phases, self._begun = self.work.phases, time.perf_counter()
@@ -160,12 +126,21 @@ class Session:
         try:
             work()
         except torch.OutOfMemoryError:
-            self.errors.append(f"{name}: out of memory, with {self.machine.free_bytes():,} bytes free")
-        except MeasureError:
+            self._short_of_memory(name, self.work)
+        except (MeasureError, KeyboardInterrupt) as error:
+            self.errors.append(f"{name}: {first_line(error) if isinstance(error, MeasureError) else 'interrupted'}")
+            self.keep(self)
             raise
         except (RuntimeError, NotImplementedError) as error:
-            self.errors.append(f"{name}: {(str(error).splitlines() or [type(error).__name__])[0]}")
+            self.errors.append(f"{name}: {first_line(error)}")
         self.keep(self)
+
+    def _short_of_memory(self, name: str, work: Workload) -> None:
+        asked = need(work, self.machine)
+        self.errors.append(
+            f"{name}: out of memory, where {asked.total - asked.spare:,} bytes were predicted; "
+            f"{self.machine.free_bytes():,} are free now"
+        )
 
     def _check(self, model: Decoder) -> None:
         self.checks = checks(model, self.work, self.machine)
@@ -184,31 +159,40 @@ class Session:
 
     def _decode(self, model: Decoder, mode: Mode) -> None:
         work, machine = self.work, self.machine
-        for tokens, batch in self.shapes():
-            before_bytes = machine.memory().process
-            ready = decode(model, work, machine, tokens, batch)
-            count = self._launched(tokens, batch)
-            if count is None:
-                count = launches(model, ready.tokens, ready.cache, tokens)
-            step = ready.step
-            if mode != "eager":
-                start = ready.remembered()
-                with torch.compiler.set_stance("force_eager"):
-                    ready.step()
-                before = ready.logits().float().clone()
-                step = captured(ready.step) if machine.supports("graph") else ready.step
-                ready.restore(start)
-                step()
-                self._agree(before, ready.logits().float(), mode)
-            samples, memory = self._time(ready, step)
-            found = self.calibration
-            own = None if found is None else predict.decode(machine, work, found, mode, count, tokens, batch)
-            row = predict.catalogue_decode(machine, work, tokens, batch)
-            moved, flops = predict.moved(work, "decode", tokens, batch)
-            self.runs.append(
-                Run("decode", mode, batch, tokens, samples, own, row, memory, moved, flops, count, before_bytes)
-            )
-            self.states["load"] = dict(machine.state())
+        for tokens, batch in work.shapes():
+            try:
+                self._shape(model, mode, tokens, batch)
+            except torch.OutOfMemoryError:
+                self._short_of_memory(f"decode ({mode}, {batch} x {tokens})", replace(work, tokens=tokens, batch=batch))
+        self.states["load"] = dict(machine.state())
+        if self.states["load"].get("throttled"):
+            self.warnings.append("the device holds its clocks back: these are the times of a throttled one")
+
+    def _shape(self, model: Decoder, mode: Mode, tokens: int, batch: int) -> None:
+        work, machine, found = self.work, self.machine, self.calibration
+        before_bytes = machine.memory().process
+        ready = decode(model, work, machine, tokens, batch)
+        count = self._launched(tokens, batch)
+        if count is None:
+            count = launches(model, ready.tokens, ready.cache, tokens)
+        step = ready.step if mode == "eager" else self._captured(ready, mode)
+        samples, memory = self._time(ready, step)
+        own = None if found is None else predict.decode(machine, work, found, mode, count, tokens, batch)
+        row = predict.catalogue_decode(machine, work, tokens, batch)
+        work_done = predict.moved(work, "decode", tokens, batch)
+        self.runs.append(Run("decode", mode, batch, tokens, samples, own, row, memory, *work_done, count, before_bytes))
+
+    def _captured(self, ready: Ready, mode: Mode) -> Callable[[], object]:
+        """The step as a graph, once it was held against the eager one from the same token and states."""
+        start = ready.remembered()
+        with torch.compiler.set_stance("force_eager"):
+            ready.step()
+        before = ready.logits().float().clone()
+        step = self.machine.capture(ready.step) if self.machine.supports("graph") else ready.step
+        ready.restore(start)
+        step()
+        self._agree(before, ready.logits().float(), mode)
+        return step
 
     def _launched(self, tokens: int, batch: int) -> int | None:
         """Launches of a step that was counted before: counting one keeps a block from being compiled afterwards."""
@@ -224,11 +208,6 @@ class Session:
         if self.calibration is not None and first is not None:
             limit = max(0.05, self.left / 4)
             self.extrapolated = extrapolate(self.work, self.machine, self.calibration, first.samples, limit)
-
-    def shapes(self) -> list[tuple[int, int]]:
-        """(tokens, batch) of the decode steps: the one asked for, and shorter contexts for how time grows with it."""
-        parts = (1, 8, 4, 2) if self.work.fitted else (1, 8)
-        return list(dict.fromkeys((max(1, self.work.tokens // part), self.work.batch) for part in parts))
 
     def _prefill(self, model: Decoder) -> None:
         work, machine = self.work, self.machine
@@ -254,10 +233,13 @@ class Session:
         self.training = train(model, self.work, self.machine)
 
     def _again(self, model: Decoder) -> None:
-        tokens, batch = self.shapes()[0]
-        ready = decode(model, self.work, self.machine, tokens, batch)
+        first = next((run for run in self.runs if run.phase == "decode"), None)
+        if first is None:
+            self.skipped.append("the first shape again: it did not run")
+            return
+        ready = decode(model, self.work, self.machine, first.tokens, first.batch)
         samples, _ = self._time(ready, ready.step, 0.5)
-        self.drift = drift(self.runs[0].samples, samples)
+        self.drift = drift(first.samples, samples)
         if abs(self.drift) > 0.03:
             self.warnings.append(
                 f"the first shape ran {100 * self.drift:+.1f}% at the end: heat, clocks or a neighbour"
@@ -268,14 +250,16 @@ class Session:
         self._decode(model, "compiled")
 
     def _energy(self, model: Decoder) -> None:
-        tokens, batch = self.shapes()[0]
-        if self.machine.energy_joules() is None or self.left < 2 * ENERGY_SECONDS:
-            self.skipped.append("energy: no counter here that is this run's alone")
+        runs = [run for run in self.runs if run.phase == "decode" and (run.tokens, run.batch) == self.work.shapes()[0]]
+        counted = self.machine.energy_joules() is not None
+        if not counted or not runs or self.left < 2 * ENERGY_SECONDS:
+            why = "no counter here that is this run's alone" if not counted else "no time, or nothing that was timed"
+            self.skipped.append(f"energy: {why}")
             return
-        ready = decode(model, self.work, self.machine, tokens, batch)
-        step: Any = captured(ready.step) if self.machine.supports("graph") else ready.step
-        per = [run.samples.median for run in self.runs if (run.tokens, run.batch) == (tokens, batch)][-1]
-        count = max(1, int(ENERGY_SECONDS / per) + 1)
+        batch, last = self.work.batch, runs[-1]
+        ready = decode(model, self.work, self.machine, self.work.tokens, batch)
+        step = self.machine.capture(ready.step) if last.mode == "graph" else ready.step
+        count = max(1, int(ENERGY_SECONDS / last.samples.median) + 1)
         self.machine.sync()
         start, begun = self.machine.energy_joules(), time.perf_counter()
         for _ in range(count):

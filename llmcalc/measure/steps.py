@@ -72,23 +72,6 @@ def prefill(model: Decoder, work: Workload, machine: Machine) -> Ready:
     return Ready(step, lambda: kept["logits"], cache, tokens_BT)
 
 
-def captured(step: Step) -> Step:
-    """The step as one CUDA graph, after three runs on a side stream, as torch asks for.
-
-    Raises: RuntimeError where the step waits for the host.
-    """
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
-
-
 def compile_blocks(model: Decoder) -> None:
     """Compile every block; equal ones share what was made, so that depth costs nothing.
 

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from llmcalc.calc.flops import flops
 from llmcalc.measure.build import prompt, storage_bytes, stored
-from llmcalc.measure.exactness import counted
+from llmcalc.measure.exactness import attends, counted
 from llmcalc.measure.machine import Machine
 from llmcalc.measure.workload import Workload
 from reference_model import Decoder
@@ -35,13 +35,16 @@ def train(model: Decoder, work: Workload, machine: Machine) -> dict[str, object]
     states = storage_bytes([value for state in optimizer.state.values() for value in state.values()
                             if isinstance(value, torch.Tensor) and value.dim()])  # fmt: skip
     memory = machine.memory()
-    estimate = flops(work.architecture, work.prompt, batch=work.batch, phase="train", convention="dense",
-                     scan="recurrent")  # fmt: skip
+    dense, causal = (
+        flops(work.architecture, work.prompt, batch=work.batch, phase="train", convention=convention, scan="recurrent")
+        for convention in ("dense", "causal")
+    )
+    products = (dense if attends(work) else causal).matmul_flops  # as in a prompt: convolutions are not padded here
     model.requires_grad_(False).eval()
     steady = stored(model) + gradients + states
     peak = memory.peak_allocated if memory.peak_allocated is not None else memory.peak_process
     return {
         "weights_bytes": stored(model), "gradients_bytes": gradients, "optimizer_bytes": states, "steady_bytes": steady,
         "peak_bytes": None if peak is None else max(peak, steady), "training_flops": found,
-        "estimated_training_flops": estimate.matmul_flops + estimate.attention_flops + estimate.scan_flops,
+        "estimated_training_flops": products + dense.attention_flops + dense.scan_flops,
     }  # fmt: skip

@@ -42,6 +42,11 @@ class Workload:
         """Layers that run."""
         return len(self.architecture.decoder.calls)
 
+    def shapes(self) -> list[tuple[int, int]]:
+        """(tokens, batch) of the decode steps: the one asked for, and shorter contexts for how time grows with it."""
+        parts = (1, 8, 4, 2) if self.fitted else (1, 8)
+        return list(dict.fromkeys((max(1, self.tokens // part), self.batch) for part in parts))
+
 
 def decoder_of(architecture: Architecture) -> Architecture:
     """The language model alone: towers and further heads are not run.
@@ -53,6 +58,11 @@ def decoder_of(architecture: Architecture) -> Architecture:
             f"{architecture.model_type}: only models that are a decoder alone are measured", "latency estimates others"
         )
     return replace(architecture, towers=(), mtp=(), uncounted=())
+
+
+def stored_as(architecture: Architecture, dtype: str) -> Architecture:
+    """The same model in another format: what is kept in the model's own (columns of a convolution) follows it."""
+    return replace(architecture, dtype=dtype, quantization=None)
 
 
 def cut(architecture: Architecture, layers: int | None) -> Architecture:

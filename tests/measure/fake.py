@@ -1,0 +1,368 @@
+"""A machine with cards that are not there: their clock, memory, sensors and failures are scripted, their tensors lie
+in the processor's memory.
+
+Every operator is charged to a clock: the host's time to launch it, the device's to move its bytes or multiply. A graph
+is the operators of one call, done again. So a whole measurement runs as on a GPU, and its times are known beforehand.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from llmcalc.measure.cuda import CudaMachine
+from llmcalc.measure.exactness import VIEWS
+from tests.hardware.fake import GIB, NOT_FOUND, NOT_SUPPORTED, NVMLError
+from tests.hardware.fake import Driver as Plain
+
+MIB = 2**20
+HUGE = 2**22  # elements above which numbers are not made: only their time is wanted
+CAPTURING = "CUDA error: operation not permitted when stream is capturing"
+
+
+@dataclass
+class Card:
+    """One card, as NVML and CUDA tell it; an NVMLError in place of a figure is raised.
+
+    others: (pid, bytes or None) of who computes on it already. told: what NVML says of this process, ``None`` that it
+    is not listed. context: bytes that the driver takes for one.
+    """
+
+    name: str = "NVIDIA H200"
+    uuid: str = "GPU-aaaa1111-0000-0000-0000-000000000001"
+    total: int = 4 * GIB
+    free: int = 2 * GIB
+    l2: int = 0
+    others: tuple[tuple[int, int | None], ...] = ()
+    used: int = 0
+    told: Any = "bytes"
+    context: int = 500 * MIB
+    watts: float | NVMLError = 400.0
+    reasons: int | NVMLError = 0x4
+    clock: int | NVMLError = 1980
+    mig: tuple[int, int] = (0, 0)
+    slices: list[Any] = field(default_factory=list)
+    unified: bool = False
+
+
+class Clock(TorchDispatchMode):
+    """Seconds of host and device; bytes that are held and were at most; how often memory was asked for."""
+
+    def __init__(self, bandwidth: float = 1e8, peak: float = 1e11, launch: float = 2e-5, gap: float = 2e-6) -> None:
+        super().__init__()
+        self.bandwidth, self.peak, self.launch, self.gap = bandwidth, peak, launch, gap
+        self.host = self.device = 1.0
+        self.allocations = self.held = self.most = 0
+        self.fails_at: Callable[[Any], None] = lambda _: None
+        self.slow = 1.0  # what a graph's device time is multiplied by
+        self.recorded: list[Any] | None = None
+
+    def now(self) -> float:
+        """The host's clock; reading it takes a moment, so that nobody waits for ever."""
+        self.host += 1e-7
+        return self.host
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = str(func).removeprefix("aten.")
+        self.fails_at(name)
+        if self.recorded is not None and name.startswith(("_local_scalar_dense", "item", "nonzero")):
+            raise RuntimeError(CAPTURING)
+        out = self._made(func, name, args, kwargs)
+        given = tensors(args, kwargs)
+        fresh = [one for one in tensors(out) if not shares(one, given)]
+        for one in fresh:
+            self._hold(one)
+        seconds = self._cost(func, name, args, kwargs, out, given)
+        if self.recorded is not None:
+            self.recorded.append((func, args, kwargs, out if fresh else None, seconds))
+        elif seconds is not None:
+            self.host += self.launch
+            self.device = max(self.device, self.host) + seconds
+        return out
+
+    def _made(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        first = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        if name.startswith("randn"):
+            return torch.empty(*args, **{k: v for k, v in kwargs.items() if k != "generator"})
+        if first is not None and first.numel() > HUGE:
+            if name.startswith(("normal_", "fill_", "copy_", "uniform_")):
+                return first
+            if name.startswith(("mm", "matmul")):
+                return first.new_empty(first.shape[0], args[1].shape[1])
+            if name.startswith("sum"):
+                return first.new_zeros(())
+        return func(*args, **kwargs)
+
+    def _hold(self, tensor: torch.Tensor) -> None:
+        size = tensor.untyped_storage().nbytes()
+        self.allocations += 1
+        self.held += size
+        self.most = max(self.most, self.held)
+        weakref.finalize(tensor.untyped_storage(), self._free, size)
+
+    def _free(self, size: int) -> None:
+        self.held -= size
+
+    def _cost(self, func: Any, name: str, args: Any, kwargs: Any, out: Any, given: Any) -> float | None:
+        """Seconds on the device; None for another view of the same numbers."""
+        if name.startswith(VIEWS):
+            return None
+        touched = {id(one): one for one in (*given, *tensors(out))}  # what is written in place is among both
+        moved = sum(one.numel() * one.itemsize for one in touched.values())
+        flops = 0
+        if name.startswith(("linear", "matmul")):
+            flops = 2 * args[0].numel() * (args[1].shape[0] if name.startswith("linear") else args[1].shape[-1])
+        elif name.startswith("embedding"):
+            moved = 2 * out.numel() * out.itemsize
+        elif func.overloadpacket in flop_registry:
+            flops = flop_registry[func.overloadpacket](*args, **kwargs, out_val=out)
+        return max(moved / self.bandwidth, flops / self.peak)
+
+    @contextmanager
+    def recording(self, into: list[Any]) -> Iterator[None]:
+        """Take down what is done in place of charging it."""
+        self.recorded = into
+        try:
+            yield
+        finally:
+            self.recorded = None
+
+    def replay(self, graph: Any) -> None:
+        """Do it again, into the same tensors; the device goes on alone. After three times the time alone goes on."""
+        self.host += self.launch
+        graph.replays += 1
+        took = sum(seconds + self.gap for *_, seconds in graph.recorded if seconds is not None)
+        self.device = max(self.device, self.host) + self.slow * took
+        if graph.replays > 3:
+            return
+        with torch.utils._python_dispatch._disable_current_modes(), torch.inference_mode():
+            for func, args, kwargs, out, _ in graph.recorded:
+                if out is None and not str(func).split(".")[1].endswith("_"):
+                    continue  # a view: what it shows has changed by itself
+                again = func(*args, **kwargs)
+                for old, new in zip(tensors(out), tensors(again), strict=False):
+                    old.copy_(new)
+
+
+def tensors(*values: Any) -> list[torch.Tensor]:
+    """Those in arguments or results, lists of them too."""
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += tensors(*value)
+        elif isinstance(value, dict):
+            found += tensors(*value.values())
+    return found
+
+
+def shares(tensor: torch.Tensor, given: list[torch.Tensor]) -> bool:
+    """Whether it lies where one of the others does."""
+    if not tensor.numel():
+        return True
+    place = tensor.untyped_storage().data_ptr()
+    return any(place == other.untyped_storage().data_ptr() for other in given if other.numel())
+
+
+class Cuda:
+    """What torch.cuda says of those cards; the order may be another than NVML's."""
+
+    def __init__(self, cards: list[Card], clock: Clock, order: list[int] | None = None) -> None:
+        self.cards = [cards[i] for i in (order if order is not None else range(len(cards)))]
+        self.clock = clock
+        self.opened: set[int] = set()
+        self.available, self.says = bool(self.cards), ""
+        self.refuses: str | None = None  # what creating a context says
+        self.cannot: str | None = None  # what capturing says
+        self.touched = False
+
+    def is_available(self) -> bool:
+        if self.says:
+            import warnings
+
+            warnings.warn(self.says, UserWarning, stacklevel=2)
+        return self.available
+
+    def device_count(self) -> int:
+        return len(self.cards) if self.available else 0
+
+    def is_initialized(self) -> bool:
+        return self.touched
+
+    def is_bf16_supported(self) -> bool:
+        return True
+
+    def get_device_properties(self, index: int) -> Any:
+        self.touched = True
+        card = self.cards[index]
+        return SimpleNamespace(
+            name=card.name, uuid=card.uuid.removeprefix("GPU-").removeprefix("MIG-"), total_memory=card.total,
+            L2_cache_size=card.l2, pci_domain_id=0, pci_bus_id=0x18 + index, pci_device_id=0,
+        )  # fmt: skip
+
+    def synchronize(self, index: int) -> None:
+        if self.refuses is not None:
+            raise RuntimeError(self.refuses)
+        self.opened.add(index)
+        self.clock.host = max(self.clock.host, self.clock.device)
+
+    def mem_get_info(self, index: int) -> tuple[int, int]:
+        return max(0, self.cards[index].free - self.clock.held), self.cards[index].total
+
+    def memory_allocated(self, index: int) -> int:
+        return self.clock.held
+
+    def memory_reserved(self, index: int) -> int:
+        return -(-self.clock.held // (2 * MIB)) * 2 * MIB
+
+    def max_memory_allocated(self, index: int) -> int:
+        return self.clock.most
+
+    def max_memory_reserved(self, index: int) -> int:
+        return -(-self.clock.most // (2 * MIB)) * 2 * MIB
+
+    def reset_peak_memory_stats(self, index: int) -> None:
+        self.clock.most = self.clock.held
+
+    def Event(self, enable_timing: bool) -> Mark:
+        return Mark(self.clock)
+
+    def Stream(self) -> Any:
+        return SimpleNamespace(wait_stream=lambda other: None)
+
+    current_stream = Stream
+
+    @contextmanager
+    def stream(self, side: Any) -> Iterator[None]:
+        yield
+
+    def CUDAGraph(self) -> Any:
+        graph = SimpleNamespace(recorded=[], replays=0)
+        graph.replay = lambda: self.clock.replay(graph)
+        return graph
+
+    @contextmanager
+    def graph(self, graph: Any) -> Iterator[None]:
+        if self.cannot is not None:
+            raise RuntimeError(self.cannot)
+        with self.clock.recording(graph.recorded):
+            yield
+
+
+class Mark:
+    """A mark on the device's time line."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.time = clock, 0.0
+
+    def record(self) -> None:
+        self.time = max(self.clock.device, self.clock.host)
+
+    def elapsed_time(self, other: Mark) -> float:
+        return 1000 * (other.time - self.time)
+
+
+class Driver(Plain):
+    """NVML of those cards; figures are what the clock says."""
+
+    nvmlMemory_v2 = 33554472
+
+    def __init__(self, cards: list[Card], clock: Clock, cuda: Cuda, init: int = 0) -> None:
+        super().__init__([self._told(card, clock, cuda) for card in cards], init=init)
+
+    @staticmethod
+    def _told(card: Card, clock: Clock, cuda: Cuda) -> dict[str, Any]:
+        def mine() -> int:
+            here = any(cuda.cards[index] is card for index in cuda.opened)
+            return card.context + cuda.memory_reserved(0) if here else 0
+
+        def memory() -> Any:
+            if card.unified:
+                raise NVMLError(NOT_SUPPORTED)
+            used = card.used + sum(size or 0 for _, size in card.others) + mine()
+            return SimpleNamespace(total=card.total, used=used, free=card.total - used)
+
+        def processes() -> list[Any]:
+            found = [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in card.others]
+            if mine() and card.told is not None:
+                size = mine() if card.told == "bytes" else card.told
+                pid = os.getpid() if card.told != "foreign" else 4_000_000
+                found.append(SimpleNamespace(pid=pid, usedGpuMemory=mine() if card.told == "foreign" else size))
+            return found
+
+        def energy() -> int:
+            if isinstance(card.watts, NVMLError):
+                raise card.watts
+            return round(1000 * card.watts * clock.device)
+
+        watts = card.watts if isinstance(card.watts, NVMLError) else round(1000 * card.watts)
+        return {
+            "Name": card.name, "UUID": card.uuid, "MemoryInfo": memory, "ComputeRunningProcesses": processes,
+            "TotalEnergyConsumption": energy, "PowerUsage": watts, "EnforcedPowerLimit": 700_000, "MigMode": card.mig,
+            "CudaComputeCapability": (9, 0), "ClockInfo": {1: card.clock, 2: 3201}, "MaxClockInfo": {1: 1980},
+            "Temperature": 45, "CurrentClocksEventReasons": card.reasons, "slices": card.slices,
+        }  # fmt: skip
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> dict[str, Any]:
+        for card in self.cards:
+            for one in (card, *card["slices"]):
+                if one["UUID"] == uuid:
+                    return one
+        raise NVMLError(NOT_FOUND)
+
+    def __getattr__(self, name: str) -> Any:
+        key = name.removeprefix("nvmlDeviceGet")
+        if key == name:
+            raise AttributeError(name)
+
+        def answer(handle: dict[str, Any], *words: int) -> Any:
+            value = handle.get(key, NVMLError(NOT_SUPPORTED))
+            value = value() if callable(value) else value
+            value = value[words[0]] if isinstance(value, dict) else value
+            if isinstance(value, NVMLError):
+                raise value
+            return value
+
+        return answer
+
+
+class OnProcessor(CudaMachine):
+    """A card whose tensors lie in the processor's memory."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.torch_device = "cpu"
+
+
+class World:
+    """Cards, torch.cuda, NVML and one clock; ``install`` puts them in place of the true ones."""
+
+    def __init__(self, *cards: Card, order: list[int] | None = None, init: int = 0, **rates: float) -> None:
+        self.cards = list(cards) or [Card()]
+        self.clock = Clock(**rates)
+        self.cuda = Cuda(self.cards, self.clock, order)
+        self.driver = Driver(self.cards, self.clock, self.cuda, init)
+
+    def install(self, patch: Any) -> World:
+        from llmcalc.measure import calibrate, choose, run
+
+        patch.setattr(calibrate, "LEAST", 8 * MIB)  # what is large enough for a clock that is true
+        patch.setattr(calibrate, "OPERATIONS", 50)
+        for name in [name for name in os.environ if name.startswith("CUDA_")]:
+            patch.delenv(name)
+        real = choose.choose
+        patch.setattr(choose, "CudaMachine", OnProcessor)
+        patch.setattr(run, "choose", lambda *a, **k: real(*a, cuda=self.cuda, library=self.driver, **k))
+        patch.setattr("time.perf_counter", self.clock.now)
+        return self

@@ -1,0 +1,353 @@
+"""The whole command on this processor with a model of a million parameters, in one thread; no time is asserted."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmcalc.measure.build import build
+from llmcalc.measure.cpu import CpuMachine
+from llmcalc.measure.training import train
+from tests.conftest import ROOT
+from tests.measure.conftest import TINY, Done
+from tests.measure.test_exactness import workload
+from tests.oracle.test_corpus import UNLIKE
+
+Measure = Callable[..., Done]
+QUICK = ("--device", "cpu", "--tokens", "24", "--budget", "1")
+KEYS = {"quantity", "unit", "catalogue", "calibrated", "measured", "ratio", "verdict", "binds"}
+
+
+def finite(value: Any) -> bool:
+    """No infinity and no NaN anywhere in a document."""
+    if isinstance(value, dict):
+        return all(finite(part) for part in value.values())
+    if isinstance(value, list):
+        return all(finite(part) for part in value)
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One document, of prompt and decode."""
+    folder = tmp_path_factory.mktemp("once")
+    (folder / "tiny.json").write_text(json.dumps(TINY))
+    kept = {"LLMCALC_MEASUREMENTS": str(folder / "kept"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "llmcalc", "measure", "tiny.json", *QUICK, "--json"], cwd=folder, check=True,
+        capture_output=True, text=True, env={**os.environ, **kept},
+    )  # fmt: skip
+    (path,) = (folder / "kept").iterdir()
+    return {"document": json.loads(done.stdout), "kept": json.loads(path.read_text()), "err": done.stderr}
+
+
+def test_the_document(once: dict[str, Any]) -> None:
+    document = once["document"]
+    results = document["results"]
+
+    assert (document["schema"], document["command"]) == ("llmcalc/1", "measure")
+    assert document["model"]["name"] == "tiny"
+    assert document["inputs"]["tokens"] == document["inputs"]["prompt"] == 24
+    assert all(set(row) >= KEYS for row in results["estimates"])
+    assert {row["verdict"] for row in results["estimates"]} <= {"equal", "within", "outside", "not judged"}
+    assert finite(document)
+    for name in ("allocated_bytes", "reserved_bytes", "nvml_used_bytes", "context_bytes"):
+        assert results[name] is None  # a processor has no allocator that counts, and no driver
+    assert results["device"]["kind"] == "cpu"
+    assert results["device"]["catalogue"] is None
+    assert {"torch", "python", "os", "threads", "time", "variables", "load"} <= set(results["environment"])
+    assert results["environment"]["variables"]["OMP_NUM_THREADS"] == "1"
+    assert "Traceback" not in once["err"]
+
+
+def test_what_must_be_equal_is(once: dict[str, Any]) -> None:
+    results = once["document"]["results"]
+    exact = {row["quantity"]: row for row in results["estimates"] if row["verdict"] in ("equal", "differs")}
+
+    assert all(row["verdict"] == "equal" and row["ratio"] == 1.0 for row in exact.values())
+    assert exact["parameters"]["measured"] == 689_280
+    assert exact["weight_bytes"]["measured"] == 4 * 689_280
+    assert exact["cache_bytes"]["measured"] == 24 * 4 * 2 * 2 * 16 * 4
+    assert all(check["ok"] for check in results["checks"])
+
+
+def test_runs(once: dict[str, Any]) -> None:
+    runs = once["document"]["results"]["runs"]
+
+    assert [run["phase"] for run in runs][:1] == ["decode"]
+    assert {run["phase"] for run in runs} == {"decode", "prefill"}
+    for run in runs:
+        assert run["iterations"] >= 3
+        assert run["warmup"] >= 1
+        assert 0 < run["min_seconds"] <= run["p10_seconds"] <= run["median_seconds"] <= run["p90_seconds"]
+        assert run["tokens_per_second"] > 0
+
+
+def test_the_document_that_is_kept_is_the_last_one(once: dict[str, Any]) -> None:
+    kept = once["kept"]["results"]
+    assert kept["runs"] == once["document"]["results"]["runs"]
+    assert kept["checks"] == once["document"]["results"]["checks"]
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_one_phase_alone(measure: Measure, phase: str) -> None:
+    done = measure(*QUICK, "--phase", phase, "--json")
+    assert done.code == 0
+    assert {run["phase"] for run in done.results["runs"]} == {phase}
+
+
+def test_training(measure: Measure) -> None:
+    done = measure(*QUICK, "--phase", "train", "--json")
+    results = done.results
+    training = results["training"]
+
+    assert done.code == 0
+    assert training["training_flops"] == training["estimated_training_flops"] > 0
+    weights = 4 * 689_280
+    assert (training["weights_bytes"], training["gradients_bytes"]) == (weights, weights)
+    assert training["optimizer_bytes"] == 2 * weights
+    assert results["steady_bytes"] == 4 * weights
+    assert results["peak_bytes"] >= results["steady_bytes"]
+    for name in ("training_flops", "gradient_bytes", "optimizer_bytes"):
+        assert done.row(name)["verdict"] == "equal"
+
+
+@pytest.mark.parametrize(
+    "slug", ["01-ai--yi-34b", "deepseek-ai--deepseek-r1", "openai--gpt-oss-120b", "defaults--mamba2",
+             "qwen--qwen3-next-80b-a3b-instruct", "tiiuae--falcon-h1-34b-instruct"],
+)  # fmt: skip
+def test_training_of_other_kinds(slug: str) -> None:
+    work = workload(UNLIKE[slug], phases=("train",), prompt=24, batch=2)
+    machine = CpuMachine(threads=1)
+    told = train(build(work, machine, merged=False), work, machine)
+
+    assert told["training_flops"] == told["estimated_training_flops"]
+    assert told["steady_bytes"] == (
+        told["weights_bytes"] + told["gradients_bytes"] + told["optimizer_bytes"]  # type: ignore[operator]
+    )
+
+
+def test_a_part_of_a_model(measure: Measure) -> None:
+    done = measure(*QUICK, "--phase", "decode", "--layers", "2", "--json")
+    results = done.results
+
+    assert done.code == 0
+    assert (results["layers"], results["whole_layers"]) == (2, 4)
+    row = done.row("whole_model_decode_seconds")
+    assert row["note"] == "extrapolated to 4 layers from 1 and 2"
+    assert row["verdict"] == "not judged"
+    assert done.row("parameters")["measured"] == 410_240
+
+
+def test_all_layers_are_no_part(measure: Measure) -> None:
+    done = measure(*QUICK, "--phase", "decode", "--layers", "4", "--json")
+    assert all(row["quantity"] != "whole_model_decode_seconds" for row in done.results["estimates"])
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_16_bits(measure: Measure, dtype: str) -> None:
+    done = measure(*QUICK, "--weights", dtype, "--phase", "prefill", "--json")
+    assert done.results["weights"] == dtype
+    assert done.row("weight_bytes")["measured"] == 2 * 689_280
+    assert all(check["ok"] for check in done.results["checks"])
+
+
+def test_a_model_of_16_bits_runs_in_fp32_where_there_are_no_units(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CpuMachine, "supports", lambda self, ability: False)
+    done = measure(*QUICK, "--phase", "prefill", "--json", torch_dtype="bfloat16")
+    assert done.results["weights"] == "fp32"
+    assert "in fp32, not bf16" in done.err
+    assert all(check["ok"] for check in done.results["checks"])
+
+
+# -- files and forms ----------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_not_overwritten_and_nothing_is_measured(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("llmcalc.measure.run.run", lambda *words, **more: pytest.fail("it was measured"))
+    (tmp_path / "out.json").write_text("mine")
+    for words in (("--json",), ("--csv",), ()):
+        done = measure(*QUICK, *words, "-o", str(tmp_path / "out.json"))
+        assert (done.code, done.out) == (1, "")
+        assert "exists already" in done.err
+    assert (tmp_path / "out.json").read_text() == "mine"
+
+    done = measure(*QUICK, "--json", "-o", str(tmp_path / "nowhere/out.json"))
+    assert done.code == 1
+    assert "could not be written: no such folder" in done.err
+
+
+def test_a_file_holds_what_there_is_after_every_stage(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from llmcalc.measure.session import Session
+
+    path, seen = tmp_path / "out.json", []
+    real = Session._stage
+
+    def stage(self: Session, name: str, work: Callable[[], None]) -> None:
+        seen.append((name, len(json.loads(path.read_text())["results"]["runs"]) if path.exists() else None))
+        real(self, name, work)
+
+    monkeypatch.setattr(Session, "_stage", stage)
+    done = measure(*QUICK, "--json", "--phase", "decode", "-o", str(path))
+
+    assert (done.code, done.out) == (0, "")
+    assert seen[:3] == [("exactness", None), ("calibration", 0), ("decode", 0)]
+    assert seen[3][1] >= 1
+    assert json.loads(path.read_text())["results"]["agrees"] in (True, False)
+    assert not (tmp_path / "kept").exists()
+
+
+def test_tables_hold_the_same_rows(measure: Measure, tmp_path: Path) -> None:
+    done = measure(*QUICK, "--phase", "prefill", "--csv", "-o", str(tmp_path / "out.csv"))
+    (kept,) = (tmp_path / "kept").iterdir()
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text())))
+    document = json.loads(kept.read_text())["results"]["estimates"]
+
+    assert done.code == 0
+    by_name = {row["quantity"]: row for row in rows}
+    assert by_name["parameters"]["measured"] == "689280"
+    assert by_name["weight_bytes"]["catalogue"] == "2757120"
+    assert by_name["weight_bytes"]["unit"] == "B"
+    told = next(row for row in document if row["quantity"] == "prefill_seconds")
+    assert float(by_name["prefill_seconds"]["measured"]) == told["measured"]
+    assert len([row for row in rows if row["verdict"]]) == len(document)
+
+    shown = measure(*QUICK, "--phase", "prefill", "--markdown").out
+    assert "| parameters" in shown
+    assert "689,280" in shown
+    assert "2,757,120 B" in shown
+
+
+def test_a_folder_that_cannot_be_written_is_said_and_the_run_goes_on(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LLMCALC_MEASUREMENTS", str(tmp_path / "file/kept"))
+    done = measure(*QUICK, "--phase", "prefill", "--json")
+    assert done.code == 0
+    assert done.err.count("is not kept between stages") == 1
+
+
+def test_saved_for_latency_and_capacity(measure: Measure, tmp_path: Path) -> None:
+    done = measure(*QUICK, "--phase", "decode", "--save", "--json", batch=2)
+    file = json.loads((tmp_path / "calibrations.json").read_text())
+    (row,) = file["calibrations"]
+
+    assert done.code == 0
+    assert row["device"] == file["devices"][0]["id"] == "local-cpu"
+    assert row["engine"] == "reference decoder"
+    assert 0 < row["efficiency"] <= 1
+    told = measure("--gpu", "local-cpu", "--tokens", "24", "--json", verb="latency").results
+    expected = told["decode_seconds_expected"]
+    assert 0 < expected["low"] <= expected["likely"] <= expected["high"]
+    assert expected["calibration"]["date"] == row["date"]
+    assert expected["calibration"]["residual"] == row["residual"]
+    shown = measure("--gpu", "local-cpu", "--tokens", "24", verb="latency").out
+    assert "expected:" in shown, shown
+    assert row["date"] in shown, shown
+    room = measure("--gpu", "local-cpu", "--tokens", "24", "--json", verb="capacity")
+    assert room.code == 0
+    assert room.results["tokens_per_second_per_device"] > 0
+
+
+# -- ending early -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_stopped(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "out.json"
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    words = ["measure", "tiny.json", "--device", "cpu", "--tokens", "64", "--budget", "600", "--json", "-o", str(path)]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "llmcalc", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < until and running.poll() is None:
+        time.sleep(0.05)
+    running.send_signal(getattr(signal, name))
+    out, err = running.communicate(timeout=60)
+    results = json.loads(path.read_text())["results"]
+
+    assert (running.returncode, out) == (130, "")
+    assert f"what was measured until then is in {path}" in err
+    assert "Traceback" not in err
+    assert results["errors"][0].endswith(": interrupted")
+    assert results["agrees"] is False
+    assert all(check["ok"] for check in results["checks"])
+
+
+# -- bad input ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("--device", "gpu"), 1, "--device gpu: expected auto, cpu, cuda, cuda:N"),
+        (("--device", "cuda:0"), 1, "error[no-gpu]"),
+        (("--phase", "encode"), 2, "decode, prefill, train"),
+        (("--layers", "0"), 2, "layers"),
+        (("--device", "cpu", "--layers", "5"), 1, "--layers 5: this model has 4"),
+        (("--tokens", "0"), 2, "tokens"),
+        (("--batch", "-1"), 2, "batch"),
+        (("--budget", "0"), 2, "budget"),
+        (("--device", "cpu", "--weights", "int4"), 1, "the reference decoder stores fp32, bf16, fp16"),
+        (("--device", "cpu", "--tokens", "100000000"), 1, "bytes free, and this run takes"),
+        (("--json", "--csv"), 2, "exclude each other"),
+        (("--phase", "prefill", "--save"), 2, "--save keeps what decode steps took"),
+        (("--tp", "2", "--save"), 2, "it goes without --save"),
+        (("--tp", "2", "--phase", "train"), 2, "it goes without --phase train"),
+        (("--tp", "2", "--compile"), 2, "it goes without --compile"),
+        (("--device", "cpu", "--tp", "2"), 1, "torchrun"),
+    ],
+)
+def test_words_that_are_refused(measure: Measure, words: tuple[str, ...], code: int, says: str) -> None:
+    done = measure(*words)
+    assert (done.code, done.out) == (code, "")
+    assert says in done.err
+    assert "Traceback" not in done.err
+
+
+def test_models_that_are_refused(measure: Measure) -> None:
+    for model, says in (
+        ("whisper-large-v3", "only models that are a decoder alone are measured"),
+        ("no-such-model", "error[not-found]"),
+    ):
+        done = measure("--device", "cpu", "--layers", "1", model=model)
+        assert (done.code, done.out) == (1, ""), model
+        assert says in done.err
+
+
+def test_past_the_positions_of_the_config_is_a_warning(measure: Measure) -> None:
+    done = measure(*QUICK, "--phase", "prefill", "--json", max_position_embeddings=16)
+    assert done.code == 0
+    assert "25 positions are past the 16 that the config names" in done.err
+
+
+def test_check_says_no_where_a_row_is_missed(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmcalc.measure.exactness.weight_bytes", lambda work: 1)
+    done = measure(*QUICK, "--phase", "prefill", "--json", "--check")
+
+    assert done.code == 3
+    assert done.row("weight_bytes")["verdict"] == "differs"
+    assert done.results["skipped"] == ["every time: what must be equal is not"]
+    assert done.results["runs"] == []
+    assert measure(*QUICK, "--phase", "prefill", "--json").code == 0
