@@ -29,6 +29,9 @@ Layers = Annotated[
 Budget = Annotated[
     int, typer.Option("--budget", parser=opt.whole("budget", 1, 86_400), metavar="S", help="Seconds of timing, about.")
 ]
+Weights = Annotated[
+    str, typer.Option("--weights", metavar="FORMAT", help="What the decoder stores: config, fp32, bf16 or fp16.")
+]
 Compiled = Annotated[bool, typer.Option("--compile", help="Also time compiled blocks; takes minutes to compile.")]
 Save = Annotated[bool, typer.Option("--save", help="Keep the calibration for latency and capacity.")]
 Check = Annotated[bool, typer.Option("--check", help="Exit 3 where an estimate is missed.")]
@@ -47,7 +50,7 @@ def verb(
     tokens: opt.Tokens = 1024,
     batch: opt.Batch = 1,
     prompt: rank.Prompt = None,
-    weights: rank.Weights = "config",
+    weights: Weights = "config",
     tp: opt.Tp = 1,
     budget: Budget = 120,
     compiled: Compiled = False,

@@ -208,6 +208,8 @@ class Session:
         if self.calibration is not None and first is not None:
             limit = max(0.05, self.left / 4)
             self.extrapolated = extrapolate(self.work, self.machine, self.calibration, first.samples, limit)
+            if self.extrapolated is None:
+                self.skipped.append("a second depth: one layer has no half; give --layers 2 or more to extrapolate")
 
     def _prefill(self, model: Decoder) -> None:
         work, machine = self.work, self.machine

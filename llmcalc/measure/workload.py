@@ -96,7 +96,8 @@ def dtype_of(asked: str, architecture: Architecture, machine: Machine) -> tuple[
     """
     name = ALIASES.get(asked, asked)
     if name not in (*PLAIN, "config"):
-        raise UnsupportedFormatError(f"--weights {asked}: the reference decoder stores {', '.join(PLAIN)}", "or config")
+        raise UnsupportedFormatError(f"--weights {asked}: the reference decoder stores {', '.join(PLAIN)}",
+                                     "without --weights it is the config's own format")  # fmt: skip
     if name != "config":
         return name, []
     told = []

@@ -20,7 +20,7 @@ import pytest
 from llmcalc.measure.build import build
 from llmcalc.measure.cpu import CpuMachine
 from llmcalc.measure.training import train
-from tests.conftest import ROOT
+from tests.conftest import ROOT, config
 from tests.measure.conftest import TINY, Done
 from tests.measure.test_exactness import workload
 from tests.oracle.test_corpus import UNLIKE
@@ -149,6 +149,51 @@ def test_a_part_of_a_model(measure: Measure) -> None:
     assert row["note"] == "extrapolated to 4 layers from 1 and 2"
     assert row["verdict"] == "not judged"
     assert done.row("parameters")["measured"] == 410_240
+
+
+def test_one_layer_has_no_half(measure: Measure) -> None:
+    done = measure(*QUICK, "--phase", "decode", "--layers", "1", "--json")
+    assert done.code == 0
+    assert "a second depth: one layer has no half" in done.results["skipped"][0]
+
+
+SMALL: dict[str, Any] = {"hidden_size": 64, "vocab_size": 96, "intermediate_size": 96, "moe_intermediate_size": 32}
+HEADS: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+LINEAR: dict[str, Any] = {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+}  # fmt: skip
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "experts": ("qwen--qwen3-30b-a3b", {**HEADS, "num_hidden_layers": 2, "num_experts": 8, "num_experts_per_tok": 2}),
+    "latent": ("deepseek-ai--deepseek-v3", {
+        "num_hidden_layers": 2, "first_k_dense_replace": 1, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "q_lora_rank": 24,
+        "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+        "num_nextn_predict_layers": 0,
+    }),
+    "sliding": ("openai--gpt-oss-20b", {
+        **HEADS, "num_hidden_layers": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention"], "intermediate_size": 32,
+    }),
+    "hybrid": ("qwen--qwen3-next-80b-a3b-instruct", {
+        **HEADS, **LINEAR, "num_hidden_layers": 4, "num_experts": 8, "num_experts_per_tok": 2,
+        "shared_expert_intermediate_size": 32,
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_other_models(measure: Measure, tmp_path: Path, kind: str, dtype: str) -> None:
+    slug, changes = MODELS[kind]
+    (tmp_path / "other.json").write_text(json.dumps({**config(slug), **SMALL, **changes}))
+    done = measure(*QUICK, "--weights", dtype, "--json", model=str(tmp_path / "other.json"))
+
+    assert done.code == 0, done.err
+    assert done.results["errors"] == []
+    assert [check for check in done.results["checks"] if not check["ok"]] == []
+    assert done.results["weights"] == dtype
+    assert done.results["runs"]
+    assert finite(done.results)
 
 
 def test_all_layers_are_no_part(measure: Measure) -> None:
