@@ -25,6 +25,7 @@ from llmcalc.measure.workload import Workload
 from reference_model import Decoder
 
 ENERGY_SECONDS = 2.0
+LOOK_SECONDS = 0.1
 PASSES = 5  # of a prompt at least: one counted, one to warm up, three timed
 GRAPH_ERROR = 2e-2
 
@@ -83,6 +84,7 @@ class Session:
             self._timed_stages(model)
         else:
             self.skipped.append(f"every time: what must be equal {'was not checked' if self.errors else 'is not'}")
+        self.machine.sync()
         self.states["after"] = dict(self.machine.state())
         self.keep(self)
         return self
@@ -158,15 +160,12 @@ class Session:
         return samples, self.machine.memory()
 
     def _decode(self, model: Decoder, mode: Mode) -> None:
-        work, machine = self.work, self.machine
+        work = self.work
         for tokens, batch in work.shapes():
             try:
                 self._shape(model, mode, tokens, batch)
             except torch.OutOfMemoryError:
                 self._short_of_memory(f"decode ({mode}, {batch} x {tokens})", replace(work, tokens=tokens, batch=batch))
-        self.states["load"] = dict(machine.state())
-        if self.states["load"].get("throttled"):
-            self.warnings.append("the device holds its clocks back: these are the times of a throttled one")
 
     def _shape(self, model: Decoder, mode: Mode, tokens: int, batch: int) -> None:
         work, machine, found = self.work, self.machine, self.calibration
@@ -177,10 +176,21 @@ class Session:
             count = launches(model, ready.tokens, ready.cache, tokens)
         step = ready.step if mode == "eager" else self._captured(ready, mode)
         samples, memory = self._time(ready, step)
+        self._look(step, samples)
         own = None if found is None else predict.decode(machine, work, found, mode, count, tokens, batch)
         row = predict.catalogue_decode(machine, work, tokens, batch)
         work_done = predict.moved(work, "decode", tokens, batch)
         self.runs.append(Run("decode", mode, batch, tokens, samples, own, row, memory, *work_done, count, before_bytes))
+
+    def _look(self, step: Callable[[], object], samples: Samples) -> None:
+        """Clocks, and what holds them, while work is queued: an idle card says nothing of a busy one."""
+        if self.machine.kind == "cuda":
+            for _ in range(min(1000, 1 + int(LOOK_SECONDS / samples.median))):
+                step()
+        self.states["load"] = dict(self.machine.state())
+        self.machine.sync()
+        if self.states["load"].get("throttled"):
+            self.warnings.append("the device holds its clocks back: these are the times of a throttled one")
 
     def _captured(self, ready: Ready, mode: Mode) -> Callable[[], object]:
         """The step as a graph, once it was held against the eager one from the same token and states."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -62,3 +63,14 @@ def measure(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], 
         return Done(code, out, err)
 
     return call
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No variable of CUDA's, and cards whose tensors lie here."""
+    for name in [name for name in os.environ if name.startswith("CUDA_")]:
+        monkeypatch.delenv(name)
+    from tests.measure.fake import OnProcessor
+
+    monkeypatch.setattr("llmcalc.measure.choose.CudaMachine", OnProcessor)
+    return monkeypatch
