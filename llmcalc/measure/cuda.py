@@ -114,8 +114,12 @@ class CudaMachine:
         return 0 if self._cuda.is_initialized() else CONTEXT
 
     def open(self) -> None:
-        """Create the context and what products want (their library's handle and kernels), and see what that takes."""
+        """Create the context and what products want (their library's handle and kernels), and see what that takes.
+
+        The card becomes the current one: marks and streams that name none are those of the current card.
+        """
         try:
+            self._cuda.set_device(self.index)
             small = torch.ones(8, 8, device=self.torch_device)
             small @ small
             self.sync()

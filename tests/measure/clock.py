@@ -20,7 +20,7 @@ CAPTURING = "CUDA error: operation not permitted when stream is capturing"
 class Clock(TorchDispatchMode):
     """Seconds of host and device; bytes that are held and were at most; how often memory was asked for."""
 
-    def __init__(self, bandwidth: float = 1e8, peak: float = 1e11, launch: float = 2e-5, gap: float = 2e-6) -> None:
+    def __init__(self, bandwidth: float = 2e7, peak: float = 2e10, launch: float = 2e-5, gap: float = 2e-6) -> None:
         super().__init__()
         self.bandwidth, self.peak, self.launch, self.gap = bandwidth, peak, launch, gap
         self.host = self.device = 1.0

@@ -58,6 +58,7 @@ class Cuda:
         self.refuses: str | None = None  # what creating a context says
         self.cannot: str | None = None  # what capturing says
         self.touched = False
+        self.current = 0
 
     def is_available(self) -> bool:
         if self.says:
@@ -82,6 +83,9 @@ class Cuda:
             name=card.name, uuid=card.uuid.removeprefix("GPU-").removeprefix("MIG-"), total_memory=card.total,
             L2_cache_size=card.l2, pci_domain_id=0, pci_bus_id=0x18 + index, pci_device_id=0,
         )  # fmt: skip
+
+    def set_device(self, index: int) -> None:
+        self.current = index
 
     def synchronize(self, index: int) -> None:
         if self.refuses is not None:

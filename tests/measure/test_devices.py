@@ -89,8 +89,10 @@ def test_mps_is_marked(clean: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_the_card_that_is_asked_for(clean: pytest.MonkeyPatch, asked: str, index: int) -> None:
-    with chosen(World(*PAIR), asked) as (machine, told):
+    world = World(*PAIR)
+    with chosen(world, asked) as (machine, told):
         assert (machine.index, machine.uuid) == (index, (FIRST, SECOND)[index])
+        assert world.cuda.current == index  # else marks are made on another card's stream
         assert told[0] == f"one of 2 GPUs: cuda:{index}, {machine.uuid}, PCI 0000:{0x18 + index:02x}:00.0"
 
 

@@ -15,7 +15,7 @@ from tests.measure.fake import MIB, Card, World
 
 Measure = Callable[..., Done]
 PLAIN = Card(name="NVIDIA Scripted")
-SHORT = ("--device", "cuda", "--tokens", "16", "--budget", "600")
+SHORT = ("--device", "cuda", "--tokens", "16", "--budget", "3000")
 
 
 def run(measure: Measure, monkeypatch: pytest.MonkeyPatch, world: World, *words: str, **changes: Any) -> Done:
@@ -35,10 +35,10 @@ def test_the_whole_command(measure: Measure, monkeypatch: pytest.MonkeyPatch) ->
     assert found["environment"]["driver"] == "580.95.05"
     # the clock's own rates come back as calibrated
     rates = {name: part["value"] for name, part in found["calibration"].items() if isinstance(part, dict)}
-    assert rates["copy_bytes_per_second"] == pytest.approx(1e8, rel=1e-4)
-    assert rates["gemv_bytes_per_second"] == pytest.approx(1e8, rel=0.02)
-    assert rates["matmul_flops_per_second"] == pytest.approx(1e11, rel=1e-4)
-    assert found["calibration"]["graph_launch_seconds"] == pytest.approx(2e-6 + 8e-8, rel=0.3)
+    assert rates["copy_bytes_per_second"] == pytest.approx(2e7, rel=1e-4)
+    assert rates["gemv_bytes_per_second"] == pytest.approx(2e7, rel=0.02)
+    assert rates["matmul_flops_per_second"] == pytest.approx(2e10, rel=1e-4)
+    assert found["calibration"]["graph_launch_seconds"] == pytest.approx(2e-6 + 4e-7, rel=0.3)
     # a step in a graph: what is read by the estimate at that rate, and a gap an operator
     rows = [row for row in found["estimates"] if row["quantity"] == "decode_seconds"]
     assert [(row["mode"], row["tokens"]) for row in rows] == [
@@ -84,10 +84,10 @@ def test_a_row_of_the_catalogue_keeps_its_own_estimate(measure: Measure, monkeyp
     copied = done.row("copy_bytes_per_second")
     assert (copied["catalogue"], copied["verdict"]) == (4.8e12, "outside")
     row = done.row("decode_seconds", "graph")
-    assert row["catalogue"] < 1e-4 < row["calibrated"]
+    assert row["catalogue"] < 1e-3 < row["calibrated"]
     # the H200's last-level cache would hold this model, and serve it faster; what is scripted has none
     assert (row["verdict"], row["binds"]) == ("outside", "memory")
-    assert 2.0 < row["ratio"] < 2.6
+    assert 2.0 < row["ratio"] < 2.7
     bound = done.row("decode_seconds_at_least")
     assert bound["measured"] > bound["catalogue"]
     assert bound["verdict"] == "within"
