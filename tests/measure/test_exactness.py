@@ -26,8 +26,8 @@ KINDS = (
     "defaults--diffllama", "defaults--doge", "xiaomimimo--mimo-v2-flash", "defaults--recurrent-gemma",
 )  # fmt: skip
 NUMBERED = list(enumerate(UNLIKE))
-FP32 = [slug for number, slug in NUMBERED if slug in KINDS or number % 4 == 0]
-BF16 = [slug for number, slug in NUMBERED if slug in KINDS or number % 4 == 2 or "kimi" in slug]
+FP32 = [slug for number, slug in NUMBERED if slug in KINDS or number % 8 == 0]
+BF16 = [slug for number, slug in NUMBERED if slug in KINDS or number % 8 == 4 or "kimi" in slug]
 
 
 def workload(found: Architecture, dtype: str = "fp32", tokens: int = 20, batch: int = 2, **more: object) -> Workload:
