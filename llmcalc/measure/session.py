@@ -68,6 +68,15 @@ class Session:
 
         Raises: MeasureError where the run does not fit, before anything is allocated, or where logits are not finite.
         """
+        try:
+            return self._run()
+        except KeyboardInterrupt:
+            if self.checks and not any(text.endswith("interrupted") for text in self.errors):
+                self.errors.append("between two stages: interrupted")
+                self.keep(self)
+            raise
+
+    def _run(self) -> Session:
         self.warnings += [*self.machine.warnings, *self.machine.flags, *slowing()]
         self.need = refuse(self.work, self.machine)
         self.environment, self.device = environment(self.machine), facts(self.machine)

@@ -102,6 +102,22 @@ def test_clocks_are_read_while_work_is_queued(measure: Measure, monkeypatch: pyt
     assert [found[name]["sm_clock_mhz"] for name in ("before", "load", "after")] == [345, 1980, 345]
 
 
+def test_an_interrupt_between_two_stages_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llmcalc.measure.session import Session
+
+    kept: list[list[str]] = []
+    session = Session.__new__(Session)
+    session.errors, session.checks, session.keep = [], [None], lambda one: kept.append([*one.errors])  # type: ignore[list-item]
+
+    def stopped(self: Session) -> Session:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "_run", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        session.run()
+    assert kept == [["between two stages: interrupted"]]
+
+
 def test_a_part_tells_of_the_whole(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four equal layers by one and two of them, on a clock that is true."""
     words = ("--json", "--phase", "decode")
