@@ -60,8 +60,10 @@ def memory_of(found: Session) -> dict[str, object]:
 
 
 def missed(found: Session) -> bool:
-    """Whether something that must be equal differs, a band was missed, or a stage failed."""
-    return bool(found.errors) or any(row.missed for row in rows(found))
+    """Whether what must be equal differs, a band was missed, a stage failed, or a phase did not run at all."""
+    ran = {run.phase for run in found.runs} | ({"train"} if found.training is not None else set())
+    unseen = bool(set(found.work.phases) - ran)
+    return unseen or bool(found.errors) or any(row.missed for row in rows(found))
 
 
 def headline(model: Model, found: Session, table: Sequence[Row]) -> list[str]:

@@ -5,6 +5,7 @@ Started by torchrun: ``torchrun --nproc-per-node N -m llmcalc measure MODEL --tp
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple
@@ -54,9 +55,10 @@ def run_ranks(architecture: Architecture, asked: Asked, tp: int, stack: ExitStac
     cannot be shared out.
     """
     kind = "cuda" if asked.device == "auto" and torch.cuda.is_available() else asked.device.partition(":")[0]
-    group = stack.enter_context(parallel.processes(tp, "cuda" if kind == "cuda" else "cpu"))
-    own = f"cuda:{torch.cuda.current_device()}" if kind == "cuda" else "cpu"
+    # Before the processes speak to each other: what they then hold on the card would look like somebody else's.
+    own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if kind == "cuda" else "cpu"
     machine, told = choose(own, stack, force=asked.force)
+    group = stack.enter_context(parallel.processes(tp, "cuda" if kind == "cuda" else "cpu"))
     work, more = workload(architecture, asked, machine)
     if machine.kind == "cpu":
         torch.set_num_threads(max(1, torch.get_num_threads() // tp))

@@ -141,3 +141,15 @@ def test_stopped(tmp_path: Path, name: str) -> None:
     assert results["errors"][0].endswith(": interrupted")
     assert results["agrees"] is False
     assert all(check["ok"] for check in results["checks"])
+
+
+def test_a_phase_that_did_not_run_is_no_proof(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    from llmcalc.measure.session import Session
+
+    monkeypatch.setattr(Session, "left", property(lambda found: 0.0 if found.checks else 1.0))
+    done = measure("--device", "cpu", "--tokens", "8", "--json", "--check")
+
+    assert done.code == 3
+    assert done.results["agrees"] is False
+    assert [row["verdict"] for row in done.results["estimates"]][:3] == ["equal"] * 3
+    assert all("budget" in name for name in done.results["skipped"])
