@@ -3,8 +3,8 @@
     python benchmarks/gpu_grid.py [--model llama-3-8b] [--device cuda] [--budget 25] [--out docs/measured]
 
 Each shape is a process of its own, whose memory nobody used before. Compiled blocks are timed at batch 1 (and wherever
-``--compile`` says so), a context at which the cache would not fit is refused by the command and passed by here. Needs
-about six minutes on an H200; ``--quick`` takes two: batch 1 and 8 at 128 and 4,096.
+``--compile`` says so); a context at which the cache would not fit is refused by the command, and the exit says so.
+``--quick``: batch 1 and 8 at 128 and 4,096. Exits 1 where a shape failed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def measured(args: argparse.Namespace, batch: int, tokens: int) -> dict[str, Any
     ]  # fmt: skip
     done = subprocess.run([sys.executable, "-m", "llmcalc", *words], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        print(f"{batch} x {tokens}: passed by, exit {done.returncode}")
+        print(f"{batch} x {tokens}: exit {done.returncode}, see above")
         return None
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -36,6 +36,8 @@ def measured(args: argparse.Namespace, batch: int, tokens: int) -> dict[str, Any
 
 def show(document: dict[str, Any]) -> None:
     results = document["results"]
+    for name in (*results["errors"], *(f"skipped: {name}" for name in results["skipped"])):
+        print(f"  {name}")
     wrong = [row["quantity"] for row in results["estimates"] if row["verdict"] == "differs"]
     print("exact figures:", "all equal" if not wrong else f"differ: {wrong}")
     for row in results["estimates"]:
@@ -57,11 +59,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    found = []
+    found, failed = [], False
     for batch, tokens in QUICK if args.quick else SHAPES:
         document = measured(args, batch, tokens)
         if document is None:
+            failed = True
             continue
+        failed = failed or bool(document["results"]["errors"])
         found.append(document)
         print(f"{document['results']['device']['name']}, {batch} x {tokens:,}")
         show(document)
@@ -70,6 +74,7 @@ def main() -> None:
             name = "".join(c if c.isalnum() else "-" for c in document["results"]["device"]["name"].lower())
             target = args.out / f"{name}-{args.model}.json"
             target.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ Sources: arXiv:1706.03762, 1911.02150 (MQA), 2305.13245 (GQA), 2309.17453 (sinks
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -21,42 +19,7 @@ from reference_model.cache import Flow, Formats, Rows, Slot, Source, seen
 from reference_model.joined import Joined
 from reference_model.norms import Norm, rms, scaled
 from reference_model.positions import alibi_bias, buckets, distances, rotate
-
-Sight = Tensor | Literal["all", "causal"]
-
-
-def visible(scope: base.Scope, positions_BT: Tensor, keys_BS: Tensor) -> Tensor:
-    """Which keys a query sees: no empty row (position -1), none ahead, none outside window or chunk: [B, T, S]."""
-    q, k = positions_BT[:, :, None], keys_BS[:, None, :]
-    if scope.kind in ("source", "image"):
-        return (k >= 0).expand(q.shape[0], q.shape[1], -1)
-    if scope.kind == "bidirectional":
-        near = (k - q).abs() <= scope.size if scope.size else torch.ones_like(k == q)
-        return (k >= 0) & near
-    causal = (k >= 0) & (k <= q)
-    match scope.kind:
-        case "full":
-            return causal
-        case "sliding":
-            return causal & (k > q - scope.size)
-        case "chunked":
-            return causal & (k // scope.size == q // scope.size)
-        case other:
-            raise UnsupportedLayerError(f"attention over {other} positions")
-
-
-def sight(scope: base.Scope, flow: Flow, keys_BS: Tensor) -> Sight:
-    """The same as a mask [B, T, S], or in a word where it takes none: every key, or every one up to the query's own."""
-    T, S = flow.new, keys_BS.shape[1]
-    if scope.kind in ("source", "image"):
-        return "all"
-    if flow.level and scope.kind in ("full", "sliding") and (scope.kind == "full" or scope.size >= S):
-        if T == 1:
-            return "all"
-        if T == S:
-            return "causal"
-    key = ("sight", scope, keys_BS.data_ptr(), S)
-    return flow.once(key, lambda: visible(scope, flow.positions_BT, keys_BS))
+from reference_model.sight import Sight, hidden, shares, sight
 
 
 def attend(
@@ -79,8 +42,13 @@ def attend(
     G, S = k_BGSd.shape[1:3]
     if isinstance(seen_BTS, str) and softcap is None and bias_BHTS is None and sinks_H is None:
         if seen_BTS == "causal":
+            grouped = H != G
+            if grouped and q_BHTd.is_cuda and q_BHTd.dtype == torch.float32:
+                # The one fused kernel for 32 bits takes no groups, and without it all scores would be written.
+                k_BGSd, v_BGSe = (part.repeat_interleave(H // G, 1) for part in (k_BGSd, v_BGSe))
+                grouped = False
             return functional.scaled_dot_product_attention(
-                q_BHTd, k_BGSd, v_BGSe, is_causal=True, scale=scale, enable_gqa=H != G
+                q_BHTd, k_BGSd, v_BGSe, is_causal=True, scale=scale, enable_gqa=grouped
             )
         rows_BGRd = q_BHTd.reshape(B, G, H // G * T, -1)
         return functional.scaled_dot_product_attention(rows_BGRd, k_BGSd, v_BGSe, scale=scale).reshape(B, H, T, -1)
@@ -92,25 +60,6 @@ def attend(
         scores_BHTS = scores_BHTS + bias_BHTS.to(scores_BHTS.dtype)
     weights_BHTS = shares(hidden(scores_BHTS, seen_BTS), sinks_H)
     return (weights_BHTS.reshape(B, G, H // G * T, S) @ v_BGSe).view(B, H, T, -1)
-
-
-def hidden(scores_BHTS: Tensor, seen_BTS: Sight) -> Tensor:
-    """Scores with those of keys out of sight at the bottom of the format: [B, H, T, S]."""
-    if isinstance(seen_BTS, str):
-        if seen_BTS == "all":
-            return scores_BHTS
-        T = scores_BHTS.shape[-1]
-        seen_BTS = torch.ones(1, T, T, dtype=torch.bool, device=scores_BHTS.device).tril()
-    return scores_BHTS.masked_fill(~seen_BTS[:, None], torch.finfo(scores_BHTS.dtype).min)
-
-
-def shares(scores_BHTS: Tensor, sinks_H: Tensor | None = None) -> Tensor:
-    """A softmax, with a sink over one slot more that takes its share away: [B, H, T, S]."""
-    if sinks_H is None:
-        return scores_BHTS.softmax(-1)
-    B, H, T, _ = scores_BHTS.shape
-    sink_BHT1 = sinks_H[None, :, None, None].expand(B, H, T, 1).to(scores_BHTS.dtype)
-    return torch.cat([scores_BHTS, sink_BHT1], -1).softmax(-1)[..., :-1]
 
 
 def warmth(temperature: tuple[float, float, int], positions_BT: Tensor) -> Tensor:

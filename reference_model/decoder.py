@@ -167,10 +167,10 @@ class Decoder(nn.Module):
         tables = (m for _, s, m in self.main.stem.each() if isinstance(s, embedding.Embedding) and s.tokens)
         return cast(nn.Embedding, next(tables, None))
 
-    def merge(self) -> Decoder:
-        """One product where several read the same (q, k and v; gate and up; all experts): for inference."""
+    def merge(self, *, experts: bool = True) -> Decoder:
+        """One product where several read the same (q, k and v; gate and up; if wanted all experts): for inference."""
         for part in self.modules():
-            if isinstance(part, Attention | FeedForward | MixtureOfExperts):
+            if isinstance(part, Attention | FeedForward) or (experts and isinstance(part, MixtureOfExperts)):
                 part.merge()
         return self
 

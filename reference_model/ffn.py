@@ -7,6 +7,7 @@ Sources: arXiv:2002.05202 (gated), 1701.06538 and 2101.03961 (experts), 2412.194
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import cast
 
 import torch
@@ -89,7 +90,7 @@ class FeedForward(nn.Module):
         """All but the largest share closed, by the quantile of a normal distribution (Gemma-3n): [..., F]."""
         if not self.sparsity:
             return x
-        cut = torch.special.ndtri(torch.tensor(self.sparsity, dtype=torch.float64)).to(x)
+        cut = NormalDist().inv_cdf(self.sparsity)
         return functional.relu(x - x.mean(-1, keepdim=True) - cut * x.std(-1, keepdim=True, unbiased=False))
 
     def forward(self, x: Tensor, added: Tensor | None = None) -> Tensor:
@@ -246,7 +247,9 @@ class MixtureOfExperts(nn.Module):
         inner_NF = cast(Expert, self.experts[0]).inner(made["up_proj"], made.get("gate_proj"))
         out_NL = self.stacked["down_proj"](inner_NF, expert_N, ends_E)
         out_NL = out_NL if self.spec.scale_input else out_NL * weight_N1
-        return torch.zeros_like(x_ML).index_add_(0, order_N // K, out_NL)
+        back_NL = torch.empty_like(out_NL)
+        back_NL[order_N] = out_NL  # then a sum in one order: adding by index would take another one each time
+        return back_NL.unflatten(0, (-1, K)).sum(1)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[B, T, D] -> [B, T, D]."""

@@ -19,10 +19,11 @@ from llmcalc.arch.latent import Indexer as IndexSpec
 from llmcalc.arch.latent import LatentAttention as Spec
 from llmcalc.arch.positions import Rope
 from llmcalc.errors import UnsupportedLayerError
-from reference_model.attention import Sight, attend, hidden, shares, sight, visible, warmth
+from reference_model.attention import attend, warmth
 from reference_model.cache import Flow, Formats, Rows, Slot, seen
 from reference_model.norms import Norm
 from reference_model.positions import rotate
+from reference_model.sight import Sight, hidden, shares, sight, visible
 
 
 class Indexer(nn.Module):

@@ -199,6 +199,7 @@ class DecayAttention(nn.Module):
         if not spec.norm_size or not spec.gate:
             raise UnsupportedLayerError("lightning attention without a norm or a gate")
         self.spec, self.depth = spec, depth
+        self.fallen_H: Tensor | None = None
         keys, values = spec.num_heads * spec.key_head_dim, spec.num_heads * spec.value_head_dim
         for name, width in (("q", keys), ("k", keys), ("v", values)):
             self.add_module(f"{name}_proj", nn.Linear(spec.hidden_size, width, spec.bias))
@@ -223,7 +224,9 @@ class DecayAttention(nn.Module):
             wide(functional.silu(getattr(self, f"{name}_proj")(x_BTD))).unflatten(-1, (s.num_heads, -1))
             for name in "qkv"
         )
-        decay_H11 = self.decay().to(q)[:, None, None]
+        if self.fallen_H is None or self.fallen_H.device != q.device or self.fallen_H.dtype != q.dtype:
+            self.fallen_H = self.decay().to(q)  # once: a copy from the host would stop a decode step
+        decay_H11 = self.fallen_H[:, None, None]
 
         def step(s_BHKV: Tensor, t: int) -> tuple[Tensor, Tensor]:
             moved = s_BHKV * decay_H11 + k[:, t, ..., None] @ v[:, t, :, None]

@@ -100,11 +100,13 @@ def frequencies(rope: Rope, length: int, d: int) -> tuple[Tensor, float]:
             raise UnsupportedLayerError(f"rotary positions of the type {other!r}")
 
 
+# Constants on a device: a copy from the host would stop a decode step.
+_KEPT: dict[Hashable, Tensor] = {}
 _THERE: dict[Hashable, tuple[Rope, Tensor, float]] = {}
 
 
 def there(rope: Rope, length: int, d: int, device: torch.device) -> tuple[Tensor, float]:
-    """The same on a device, brought there once: a copy from the host would stop a decode step."""
+    """The same on a device, brought there once."""
     key = (_key(rope), length, d, device)
     if key not in _THERE:
         turn, factor = frequencies(rope, length, d)
@@ -166,7 +168,10 @@ def distances(positions_BT: Tensor, keys_BS: Tensor) -> Tensor:
 
 def alibi_bias(alibi: Alibi, heads: int, distance_BTS: Tensor) -> Tensor:
     """Slope times distance: [B, H, T, S]."""
-    slope_H = slopes(alibi, heads).to(distance_BTS.device)
+    key = ("slopes", alibi, heads, distance_BTS.device)
+    if key not in _KEPT:
+        _KEPT[key] = slopes(alibi, heads).to(distance_BTS.device)
+    slope_H = _KEPT[key]
     return slope_H[None, :, None, None] * distance_BTS[:, None].double()
 
 
@@ -189,7 +194,10 @@ def sinusoids(positions_BT: Tensor, width: int, *, halves: bool = False, inclusi
     inclusive: the slowest pair turns by exactly 1/10,000 a position (XGLM).
     """
     turn = _plain(10_000.0, width) ** (width / (width - 2) if inclusive else 1.0)
-    angle = positions_BT[..., None].double() * turn.to(positions_BT.device)
+    key = ("waves", width, inclusive, positions_BT.device)
+    if key not in _KEPT:
+        _KEPT[key] = turn.to(positions_BT.device)
+    angle = positions_BT[..., None].double() * _KEPT[key]
     if halves:
         return torch.cat([angle.sin(), angle.cos()], -1)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)

@@ -6,6 +6,7 @@ Axes: B sequences, T tokens, D stream, F inner width, V vocabulary; c of C chann
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import NormalDist
 from typing import Any, cast
 
 import torch
@@ -148,7 +149,7 @@ class ThinnedFeedForward(FeedForward):
         """[..., f] -> [..., f]."""
         mean = self.group.sum(x.mean(-1, keepdim=True)) / self.group.size
         spread = (self.group.sum((x - mean).pow(2).mean(-1, keepdim=True)) / self.group.size).sqrt()
-        cut = torch.special.ndtri(torch.tensor(self.sparsity, dtype=torch.float64)).to(x)
+        cut = NormalDist().inv_cdf(self.sparsity)
         return functional.relu(x - mean - cut * spread)
 
 

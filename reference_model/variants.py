@@ -14,9 +14,10 @@ from torch.nn import functional
 
 from llmcalc.arch import base
 from llmcalc.arch.attention import Attention as Spec
-from reference_model.attention import Attention, visible
+from reference_model.attention import Attention
 from reference_model.cache import Flow
 from reference_model.norms import Norm, rms
+from reference_model.sight import visible
 
 
 class NormedAttention(Attention):

@@ -26,15 +26,20 @@ def build(work: Workload, machine: Machine, *, merged: bool = True) -> Decoder:
             model = Decoder(work.architecture).eval()
     finally:
         torch.set_default_dtype(usual)
-    return model.requires_grad_(False).merge() if merged else model
+    model.requires_grad_(False)
+    if merged:
+        model.merge(experts=machine.supports("grouped") and (machine.kind == "cpu" or work.dtype == "bf16"))
+        machine.release()  # the parts that became one
+    return model
 
 
 def allocate(model: Decoder, work: Workload, tokens: int, batch: int) -> Cache:
     """A cache of that many positions, all random: every row is written, so that it is there to be read."""
     kind = DTYPES[work.dtype]
     cache = model.allocate(batch, tokens, Formats(kind, kind, torch.float32))
+    generator = torch.Generator(next(model.parameters()).device).manual_seed(work.seed)
     for tensor in cache.tensors():
-        tensor.normal_(0.0, 0.02)
+        tensor.normal_(0.0, 0.02, generator=generator)
     return cache
 
 

@@ -19,7 +19,7 @@ from llmcalc.measure.workload import Workload
 
 LEAST, TIMES_CACHE = 256 * 2**20, 4
 OPERATIONS = 1000
-SMALLEST = 16 * 2**20  # of a matrix: smaller ones would time launches, which are told apart
+SMALLEST = {"cpu": 16 * 2**20, "cuda": 128 * 2**20}  # of a matrix: smaller ones would time launches
 
 
 NARROW = read_config({
@@ -110,7 +110,7 @@ class Bench(NamedTuple):
 def gemv(machine: Machine, work: Workload, size: int) -> Bench:
     """A vector through enough copies of the model's largest matrix that none is left in a cache when it comes again."""
     rows, columns = shape_of(work)
-    rows = max(rows, SMALLEST // (columns * DTYPES[work.dtype].itemsize))
+    rows = max(rows, SMALLEST[machine.kind] // (columns * DTYPES[work.dtype].itemsize))
     kind, where = DTYPES[work.dtype], machine.torch_device
     each = rows * columns * kind.itemsize
     matrices = [torch.empty(rows, columns, dtype=kind, device=where).normal_(0, 0.02) for _ in range(-(-size // each))]
@@ -145,7 +145,7 @@ def _launch(machine: Machine, limit: float) -> tuple[float, float | None]:
     and one after another in a graph."""
     narrow = Workload(NARROW, NARROW, "fp32", 16, 1, 16, ("decode",))
     ready = decode(model := build(narrow, machine), narrow, machine, 16, 1)
-    count = launches(model, ready.tokens, ready.cache, 16)
+    count = launches(model, ready.tokens, ready.cache, 16).operators
     alone = timed(machine, ready.step, limit=limit, steps=50, seconds=0.05, warm=0.05).median / count
     if not machine.supports("graph"):
         return alone, None

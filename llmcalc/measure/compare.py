@@ -43,7 +43,7 @@ def _rates(found: Session) -> Iterator[Row]:
     peak = None
     if row is not None:
         try:
-            peak = row.peak_or_fallback("tf32" if dtype == "fp32" else dtype).per_second
+            peak = row.peak_or_fallback(dtype).per_second
         except InvalidInputError:
             peak = None
     band = "matmul amd" if row is not None and row.vendor.lower() == "amd" else "matmul"
@@ -60,7 +60,8 @@ def _times(found: Session) -> Iterator[Row]:
             if scans(found.work):
                 band, note = None, "the reference decoder scans token by token, engines in blocks"
         if run.samples.trust == "unstable":
-            note = f"unstable: the middle half of {len(run.samples.seconds)} times spans {run.samples.spread:.0%}"
+            count, spread = len(run.samples.seconds), run.samples.spread
+            band, note = None, f"unstable: the middle half of {count} times spans {spread:.0%}"
         yield _timed(run, band, note)
         if run.catalogue is not None and run.catalogue.at_least is not None:
             held = run.samples.median >= run.catalogue.at_least
@@ -86,7 +87,7 @@ def _whole(found: Session) -> Iterator[Row]:
     if found.extrapolated is not None:
         one = found.extrapolated
         yield near(
-            "whole_model_decode_seconds", "s", one.catalogue, one.calibrated, one.seconds, None, mode="eager",
+            "whole_model_decode_seconds", "s", one.catalogue, one.calibrated, one.seconds, None, mode=one.mode,
             batch=found.work.batch, tokens=found.work.tokens,
             note=f"extrapolated to {one.layers} layers from {one.depths[0]} and {one.depths[1]}",
         )  # fmt: skip
@@ -103,7 +104,9 @@ def _memory(found: Session) -> Iterator[Row]:
     if peak is None:
         return
     rest = peak - explained
-    within = abs(rest) <= max(SLACK, SHARE * explained)
+    slack = max(SLACK, SHARE * explained)
+    # What a prompt's activations are taken to be is the most that they can be.
+    within = rest <= slack if first.phase == "prefill" else abs(rest) <= slack
     yield Row(
         "peak_memory_bytes", "B", explained, None, peak, peak / explained, "within" if within else "outside",
         mode=first.mode, batch=first.batch, tokens=first.tokens, note=f"unexplained: {rest:+,} B",

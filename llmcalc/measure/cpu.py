@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
+from torch.nn import functional
 
 from llmcalc.errors import InvalidInputError
 from llmcalc.hardware.device import Device
@@ -156,8 +157,14 @@ class CpuMachine:
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
         return {"load": load, "threads": self.threads}
 
+    def release(self) -> None:
+        """The C library's free pages."""
+        _give_back()
+
     def supports(self, ability: Ability) -> bool:
-        """16-bit products where the processor has units for them; compiling takes minutes here, so only by a GPU."""
+        """16-bit products where the processor has units for them; grouped ones where torch has them (from 2.10)."""
+        if ability == "grouped":
+            return hasattr(functional, "grouped_mm")
         if ability == "bf16":
             checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
             return any(bool(getattr(torch.cpu, name, bool)()) for name in checks)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from llmcalc.errors import MeasureError
 from llmcalc.hardware.device import Device
@@ -18,6 +19,7 @@ from llmcalc.hardware.reading import SLOWED, Reading
 from llmcalc.measure.machine import Ability, Kind, MemoryUse, first_line
 
 CONTEXT = 600 * 2**20  # before there is one: 225 to 612 MiB were seen
+GROUPED = (9, 10)  # compute capabilities whose grouped product needs no word from the device (aten/.../GroupedBlas.cpp)
 USED_BY_OTHERS = 0.05
 WATCHED = ("CUDA_LAUNCH_BLOCKING", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUDA_MODULE_LOADING")
 VIRTUAL = re.compile(r"GRID |.*vGPU|.*-\d+[ABCQ]$")  # GRID V100D-8Q, NVIDIA A40-48Q: profiles of NVIDIA's vGPU
@@ -52,6 +54,8 @@ class CudaMachine:
         if nvml is not None and self._before is None:
             self.warnings.append(f"NVML has no card {self.uuid}: its clocks, power and memory are left out")
         self._context: int | None = None
+        self._side: Any = None
+        self.major = int(getattr(made, "major", 0))
         self.busy = self._others()
         self.shared = self.busy or bool(virtual)
 
@@ -181,17 +185,19 @@ class CudaMachine:
         return told | {"throttled": any(name in SLOWED for name in reading.reasons or ())}
 
     def supports(self, ability: Ability) -> bool:
-        """Graphs and compiling; bf16 by the card's own word."""
-        return bool(self._cuda.is_bf16_supported()) if ability == "bf16" else True
+        """Graphs; bf16 by the card's own word; grouped products where they wait for nothing."""
+        if ability == "grouped":
+            return self.major in GROUPED and hasattr(functional, "grouped_mm")
+        return bool(self._cuda.is_bf16_supported(including_emulation=False)) if ability == "bf16" else True
 
     def capture(self, step: Callable[[], object]) -> Callable[[], object]:
         """One CUDA graph, after three runs on a side stream, as torch asks for.
 
         Raises: RuntimeError where the step waits for the host; the device is idle again by then.
         """
-        cuda = self._cuda
-        side = cuda.Stream()
-        side.wait_stream(cuda.current_stream())
+        cuda, main = self._cuda, self._cuda.current_stream()
+        self._side = side = self._side or cuda.Stream()  # one: product libraries keep a workspace for every stream
+        side.wait_stream(main)
         with cuda.stream(side):
             for _ in range(3):
                 step()
@@ -202,10 +208,23 @@ class CudaMachine:
                 step()
         except RuntimeError:
             del graph
-            with suppress(RuntimeError):
-                self.sync()
+            self._recover(main)
             raise
         return graph.replay  # type: ignore[no-any-return]
+
+    def _recover(self, main: Any) -> None:
+        """After a capture that failed: the usual stream again, and random numbers that know of no capture."""
+        cuda = self._cuda
+        with suppress(RuntimeError, AttributeError):
+            cuda.set_stream(main)
+            fresh = torch.Generator(self.torch_device)
+            cuda.default_generators[self.index].graphsafe_set_state(fresh.graphsafe_get_state())
+        with suppress(RuntimeError):
+            self.sync()
+
+    def release(self) -> None:
+        """Let torch give back what it holds and does not use."""
+        self._cuda.empty_cache()
 
 
 def _own(reading: Reading) -> int | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from llmcalc.arch.attention import Attention
+from llmcalc.arch.base import Scope
 from llmcalc.arch.latent import LatentAttention
 from llmcalc.calc.flops import flops
 from llmcalc.calc.params import params
@@ -22,7 +25,8 @@ from llmcalc.measure.need import cache_bytes, weight_bytes
 from llmcalc.measure.workload import Workload
 from reference_model import Cache, Decoder, Formats
 
-PROBE, SEQUENCES, WHOLE, FIRST = 16, 2, 33, 20
+PROBE, SEQUENCES, WHOLE, FIRST, PIECE = 16, 2, 33, 20, 12
+NARROW = 6  # positions of a window, where windows are narrowed to see what lies behind them
 TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2, "fp16": 2e-2}
 CHOOSING = 0.5  # in 16 bits, where one rounding sends a token to another expert or to other keys
 
@@ -132,23 +136,48 @@ def _step(work: Workload, found: int, *, attending: bool) -> int:
     return ring if found == ring else products + dense.attention_flops
 
 
+@contextmanager
+def narrowed(model: Decoder) -> Iterator[bool]:
+    """Windows and chunks of a few positions for a while, so that a short text goes past them; whether there are any."""
+    changed: list[tuple[Any, Any]] = []
+    for part in model.modules():
+        spec: Any = getattr(part, "spec", None)
+        scope = getattr(spec, "scope", None)
+        if isinstance(scope, Scope) and scope.kind in ("sliding", "chunked") and scope.size > NARROW:
+            changed.append((part, spec))
+            part.__dict__["spec"] = replace(spec, scope=scope._replace(size=NARROW))
+    try:
+        yield bool(changed)
+    finally:
+        for part, spec in changed:
+            part.__dict__["spec"] = spec
+
+
 @torch.inference_mode()
 def _cached(model: Decoder, work: Workload, machine: Machine) -> list[Check]:
-    """The last logits of a prompt and steps on its cache, against those of one full pass."""
+    """The last logits of a prompt in two pieces and of steps on its cache, against those of one full pass; again with
+    windows so narrow that they are left behind."""
+    out = _against_full(model, work, machine, "")
+    with narrowed(model) as changed:
+        return [*out, *(_against_full(model, work, machine, ", windows of a few") if changed else [])]
+
+
+def _against_full(model: Decoder, work: Workload, machine: Machine, how: str) -> list[Check]:
     tokens = prompt(work, machine, SEQUENCES, WHOLE)
     cache = model.allocate(SEQUENCES, WHOLE, _formats(model))
     whole = model(tokens, horizon=WHOLE)[:, -1].double()
-    model(tokens[:, :FIRST], cache)
+    model(tokens[:, :PIECE], cache)
+    model(tokens[:, PIECE:FIRST], cache)
     step = torch.empty(0)
     for place in range(FIRST, WHOLE):
         step = model(tokens[:, place : place + 1], cache)[:, -1].double()
     if not bool(torch.isfinite(step).all() and torch.isfinite(whole).all()):
         raise MeasureError("the logits are not finite: a fast wrong answer is no measurement")
     error, limit = float((step - whole).norm() / whole.norm()), tolerance(work)
-    out = [Check("cached decode against one full pass", "relative", 0.0, error, error < limit, limit)]
+    out = [Check(f"cached decode against one full pass{how}", "relative", 0.0, error, error < limit, limit)]
     if work.dtype == "fp32":
         same = int((step.argmax(-1) == whole.argmax(-1)).sum())
-        out.append(exact("likeliest tokens that agree", "count", SEQUENCES, same))
+        out.append(exact(f"likeliest tokens that agree{how}", "count", SEQUENCES, same))
     return out
 
 
@@ -156,19 +185,32 @@ VIEWS = ("view", "reshape", "transpose", "expand", "slice", "unsqueeze", "squeez
          "permute", "alias", "detach", "as_strided", "unbind", "unflatten")  # fmt: skip
 
 
+PRODUCTS = ("linear", "mm", "addmm", "bmm", "baddbmm", "matmul", "scaled_dot", "_scaled_dot", "_grouped_mm", "conv",
+            "embedding", "index_put", "sort", "topk")  # fmt: skip
+
+
+class Launched(NamedTuple):
+    """Operators of a pass that are more than another view of the same numbers; and those of them that a compiler leaves
+    kernels of their own."""
+
+    operators: int
+    products: int
+
+
 class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    number = 0
+    number = products = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(func).removeprefix("aten.")
         self.number += not name.startswith(VIEWS)
+        self.products += name.startswith(PRODUCTS)
         return func(*args, **(kwargs or {}))
 
 
 @torch.inference_mode()
-def launches(model: Decoder, tokens: torch.Tensor, cache: Cache, length: int) -> int:
-    """Operators of a pass on so many cached positions that are more than another view of the same numbers."""
+def launches(model: Decoder, tokens: torch.Tensor, cache: Cache, length: int) -> Launched:
+    """Those of a pass on so many cached positions."""
     cache.rewind(length)
     with _Operators() as seen:  # type: ignore[no-untyped-call]
         model(tokens, cache, last=True)
-    return int(seen.number)
+    return Launched(int(seen.number), int(seen.products))

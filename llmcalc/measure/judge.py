@@ -10,7 +10,6 @@ BANDS: dict[str, tuple[float, float]] = {
     "decode graph": (0.90, 1.20), "decode graph wide": (0.90, 1.35), "decode eager": (0.70, 1.50),
     "decode cpu": (0.60, 2.00), "decode catalogue": (0.75, 1.60),
     "prefill long": (0.80, 1.30), "prefill": (0.70, 1.80), "prefill cpu": (0.60, 2.00),
-    "peak memory": (0.98, 1.02),
 }  # fmt: skip
 LONG, WIDE = 2048, 8
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 from llmcalc.hardware.device import Device
 
 Kind = Literal["cpu", "cuda"]
-Ability = Literal["graph", "compile", "bf16"]
+Ability = Literal["graph", "bf16", "grouped"]
 
 
 class MemoryUse(NamedTuple):
@@ -84,7 +84,10 @@ class Machine(Protocol):
         """Clocks, power, temperature, and why clocks are held back."""
 
     def supports(self, ability: Ability) -> bool:
-        """Whether it can do that, and does it well."""
+        """Whether it can do that, and does it well; ``grouped``: all experts in one product without a wait."""
+
+    def release(self) -> None:
+        """Give back memory that is held and not used."""
 
     def capture(self, step: Callable[[], object]) -> Callable[[], object]:
         """The step as one graph, to be run again and again; a RuntimeError where the step waits for the host."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from llmcalc.hardware.device import Device
 from llmcalc.measure import predict
 from llmcalc.measure.calibrate import Calibration
+from llmcalc.measure.exactness import Launched
 from llmcalc.measure.machine import MemoryUse
 from llmcalc.measure.samples import Samples
 
@@ -25,7 +26,7 @@ class Run:
     memory: MemoryUse
     moved: int  # bytes read and written, by the estimate
     flops: int
-    launches: int = 0
+    launches: Launched
     before: int | None = None  # bytes of the process before its cache was made
 
     def document(self, rates: Calibration | None = None, device: Device | None = None) -> dict[str, object]:
@@ -36,7 +37,8 @@ class Run:
                 for name, one in (("calibrated", self.calibrated), ("catalogue", self.catalogue))}  # fmt: skip
         return {
             "phase": self.phase, "mode": self.mode, "batch": self.batch, "tokens": self.tokens,
-            **self.samples.summary(), "tokens_per_second": self.rate, "launches": self.launches, "predicted": said,
+            **self.samples.summary(), "tokens_per_second": self.rate, "launches": self.launches.operators,
+            "predicted": said,
             "moved_bytes": self.moved, "flops": self.flops, "achieved_bytes_per_second": achieved,
             "achieved_flops_per_second": done,
             "of_copy": achieved / rates.copy.median if rates else None,

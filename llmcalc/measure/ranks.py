@@ -16,6 +16,7 @@ from llmcalc.arch.model import Architecture
 from llmcalc.calc.cache import kv_cache
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.calc.weights import weights
+from llmcalc.errors import InvalidInputError, MeasureError
 from llmcalc.measure.build import DTYPES, prompt, storage_bytes, stored
 from llmcalc.measure.choose import choose
 from llmcalc.measure.exactness import Check, exact, tolerance
@@ -28,6 +29,7 @@ from reference_model import Decoder, Formats, parallel
 
 PROMPT, STEPS = 12, 4
 SMALL = 2**31  # above so many bytes of weights, the whole model is not built beside its parts
+SPARE_BYTES = 2**30
 WARMUP, STEPS_TIMED = 3, 20
 
 
@@ -54,7 +56,12 @@ def run_ranks(architecture: Architecture, asked: Asked, tp: int, stack: ExitStac
     Raises: MeasureError where they were not started so, or are another number; UnsupportedLayerError for layers that
     cannot be shared out.
     """
-    kind = "cuda" if asked.device == "auto" and torch.cuda.is_available() else asked.device.partition(":")[0]
+    asked = asked._replace(device=asked.device.lower())
+    if asked.device not in ("auto", "cpu", "cuda"):
+        raise InvalidInputError(f"--device {asked.device} beside --tp: every rank takes the GPU of its own number",
+                                "--device auto, cpu or cuda")  # fmt: skip
+    kind = asked.device if asked.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    fallen = ["measured on processors: torch shows no GPU"] if (asked.device, kind) == ("auto", "cpu") else []
     # Before the processes speak to each other: what they then hold on the card would look like somebody else's.
     own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if kind == "cuda" else "cpu"
     machine, told = choose(own, stack, force=asked.force)
@@ -62,11 +69,26 @@ def run_ranks(architecture: Architecture, asked: Asked, tp: int, stack: ExitStac
     work, more = workload(architecture, asked, machine)
     if machine.kind == "cpu":
         torch.set_num_threads(max(1, torch.get_num_threads() // tp))
+    told = [*fallen, *told]
+    _refuse(work, machine, tp)
     model = _shard(work, machine, group)
     checks = [*_bytes(model, work, group), *_logits(model, work, machine, group)]
     return RankedRun(
         group.rank, tp, work, machine, tuple(checks), _step(model, work, machine), (*machine.warnings, *told, *more)
     )
+
+
+def _refuse(work: Workload, machine: Machine, tp: int) -> None:
+    """Raises: MeasureError where a rank's share is more than its device has free, before anything is allocated."""
+    share = weights(work.architecture, work.dtype, ranks=Ranks(tp=tp)).per_device_bytes
+    kept = kv_cache(work.architecture, work.tokens + 1, work.batch, cache=work.dtype, tp=tp).per_device_bytes or 0
+    together = tp if machine.kind == "cpu" else 1  # processes of one machine share its memory
+    needed, free = together * (share + kept) + SPARE_BYTES, machine.free_bytes()
+    if needed > free:
+        raise MeasureError(
+            f"{machine.name} has {free:,} bytes free, and {together} of {tp} ranks take {needed:,}: weights {share:,}, "
+            f"cache {kept:,} each, {SPARE_BYTES:,} left to others", "more ranks, --layers, fewer --tokens or --batch",
+        )  # fmt: skip
 
 
 def _shard(work: Workload, machine: Machine, group: parallel.Group) -> parallel.Shard:

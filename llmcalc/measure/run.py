@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import NamedTuple, cast
 
+from llmcalc.arch.embedding import Embedding
 from llmcalc.arch.model import Architecture
 from llmcalc.measure.choose import choose
 from llmcalc.measure.machine import Machine
@@ -37,7 +38,10 @@ def workload(architecture: Architecture, asked: Asked, machine: Machine) -> tupl
     whole = decoder_of(architecture)
     dtype, told = dtype_of(asked.weights, whole, machine)
     whole = stored_as(whole, dtype)
-    limit = whole.max_position_embeddings
+    limit, rows = whole.max_position_embeddings, _rows(whole)
+    if rows is not None and max(asked.tokens + 1, asked.prompt) > rows:
+        asked = asked._replace(tokens=min(asked.tokens, rows - 1), prompt=min(asked.prompt, rows))
+        told.append(f"positions are learned, {rows:,} of them: measured on {asked.tokens:,} tokens and the next one")
     longest = max(asked.tokens + 1, asked.prompt)
     if limit is not None and longest > limit:
         told.append(f"{longest:,} positions are past the {limit:,} that the config names (max_position_embeddings)")
@@ -48,6 +52,13 @@ def workload(architecture: Architecture, asked: Asked, machine: Machine) -> tupl
         asked.fitted,
     )  # fmt: skip
     return work, told
+
+
+def _rows(architecture: Architecture) -> int | None:
+    """How many positions a table of them holds; None where positions are computed."""
+    tables = [named.spec for named in architecture.decoder.stem if "position" in named.name]
+    found = [table.rows - table.offset for table in tables if isinstance(table, Embedding) and not table.tokens]
+    return min(found, default=None)
 
 
 def run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -58,8 +57,3 @@ class Samples(NamedTuple):
 def drift(first: Samples, last: Samples) -> float:
     """How much slower the same thing ran at the end: heat, clocks or a neighbour."""
     return last.median / first.median - 1
-
-
-def drifted(values: Sequence[Samples]) -> bool:
-    """Whether the first and the last of the same thing differ by more than three in a hundred."""
-    return len(values) > 1 and abs(drift(values[0], values[-1])) > DRIFT

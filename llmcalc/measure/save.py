@@ -13,6 +13,7 @@ from llmcalc.measure.session import Session
 
 ENGINE = "reference decoder"
 LEAST_SPREAD = 0.05
+APART = 1.3  # by how much the bytes of two lengths differ at least for a line through them to mean something
 
 
 def local_device(found: Session) -> Device:
@@ -55,11 +56,7 @@ def calibration(found: Session, device: Device) -> Calibration:
             "no decode step was timed, so there is nothing to save", "give --phase decode, or more --budget"
         )
     points = [Point(found.work.depth, run.moved / bandwidth, run.samples.median) for run in runs]
-    fitted = fit(points)
-    if fitted is None:
-        share = sum(p.moving for p in points) / sum(p.seconds for p in points)
-        fitted = (0.0, min(1.0, share))
-    overhead, efficiency = fitted
+    overhead, efficiency = _fitted(found, points)
     # Of every step that was timed, not of the medians, on which two numbers fit two lengths without a rest.
     likely = [p.layers * overhead + p.moving / efficiency for p in points]
     errors = sorted(abs(own / s - 1) for own, run in zip(likely, runs, strict=True) for s in run.samples.seconds)
@@ -68,12 +65,29 @@ def calibration(found: Session, device: Device) -> Calibration:
         spec.part == "experts" for layer in found.work.architecture.decoder.layers for spec in layer.ffns
     )
     architecture = found.work.architecture
+    others = ", with others at work on it" if found.machine.shared else ""
     return Calibration(
         device.id, ENGINE, overhead, efficiency, bandwidth, len(points), sum(errors) / len(errors), max(errors),
         max(LEAST_SPREAD, errors[int(0.9 * (len(errors) - 1))]), min(sizes), max(sizes), (architecture.model_type,),
-        not experts, bool(experts), (f"llmcalc measure on {found.machine.name}",), (shape(architecture),),
+        not experts, bool(experts), (f"llmcalc measure on {found.machine.name}{others}",), (shape(architecture),),
         "measured here", datetime.now(UTC).date().isoformat(),
     )  # fmt: skip
+
+
+def _fitted(found: Session, points: list[Point]) -> tuple[float, float]:
+    """(overhead a layer, efficiency). Where the lengths move nearly the same bytes they cannot tell the two apart: the
+    overhead is then that of the launches as they were calibrated."""
+    moving = [point.moving for point in points]
+    fitted = fit(points) if max(moving) > APART * min(moving) else None
+    if fitted is not None:
+        return fitted
+    rates, run = found.calibration, _steps(found)[0]
+    launch = 0.0 if rates is None else rates.launch_seconds if rates.graph_seconds is None else rates.graph_seconds
+    overhead = run.launches.operators * launch / found.work.depth
+    left = [point.seconds - point.layers * overhead for point in points]
+    if min(left) <= 0:
+        overhead, left = 0.0, [point.seconds for point in points]
+    return overhead, min(1.0, sum(moving) / sum(left))
 
 
 def save(found: Session) -> tuple[Calibration, str]:

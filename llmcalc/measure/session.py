@@ -8,23 +8,23 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from llmcalc.errors import MeasureError
+from llmcalc.errors import LlmcalcError, MeasureError
 from llmcalc.measure import predict
 from llmcalc.measure.build import build
 from llmcalc.measure.calibrate import Calibration, calibrate
+from llmcalc.measure.energy import energy
 from llmcalc.measure.environment import environment, facts, slowing
-from llmcalc.measure.exactness import Check, checks, launches
+from llmcalc.measure.exactness import Check, Launched, checks, launches, tolerance
 from llmcalc.measure.extrapolate import Extrapolated, extrapolate
 from llmcalc.measure.machine import Machine, MemoryUse, first_line
 from llmcalc.measure.need import Need, need, refuse
 from llmcalc.measure.outcome import Run
-from llmcalc.measure.samples import Samples, drift
+from llmcalc.measure.samples import DRIFT, Samples, drift
 from llmcalc.measure.steps import Mode, Ready, compile_blocks, decode, prefill
 from llmcalc.measure.timing import timed
 from llmcalc.measure.workload import Workload
 from reference_model import Decoder
 
-ENERGY_SECONDS = 2.0
 LOOK_SECONDS = 0.1
 PASSES = 5  # of a prompt at least: one counted, one to warm up, three timed
 GRAPH_ERROR = 2e-2
@@ -114,15 +114,15 @@ class Session:
         self._stage("calibration", self._calibrate)
         if "decode" in phases:
             self._stage("decode", lambda: self._decode(model, "eager"))
-            if self.machine.supports("graph"):
-                self._stage("decode in a graph", lambda: self._decode(model, "graph"))
-            if self.work.layers is not None:
-                self._stage("a second depth", self._deeper)
         if "prefill" in phases:
             self._stage("prefill", lambda: self._prefill(model))
         if "train" in phases:
             self._stage("training", lambda: self._train(model))
         if "decode" in phases:
+            if self.machine.supports("graph"):
+                self._stage("decode in a graph", lambda: self._decode(model, "graph"))
+            if self.work.layers is not None:
+                self._stage("a second depth", self._deeper)
             self._stage("energy", lambda: self._energy(model))
             self._stage("the first shape again", lambda: self._again(model))
             if self.work.compiled:
@@ -142,7 +142,7 @@ class Session:
             self.errors.append(f"{name}: {first_line(error) if isinstance(error, MeasureError) else 'interrupted'}")
             self.keep(self)
             raise
-        except (RuntimeError, NotImplementedError) as error:
+        except (RuntimeError, NotImplementedError, LlmcalcError, LookupError, ValueError) as error:
             self.errors.append(f"{name}: {first_line(error)}")
         self.keep(self)
 
@@ -175,21 +175,28 @@ class Session:
                 self._shape(model, mode, tokens, batch)
             except torch.OutOfMemoryError:
                 self._short_of_memory(f"decode ({mode}, {batch} x {tokens})", replace(work, tokens=tokens, batch=batch))
+            except RuntimeError as error:
+                self.errors.append(f"decode ({mode}, {batch} x {tokens}): {first_line(error)}")
 
     def _shape(self, model: Decoder, mode: Mode, tokens: int, batch: int) -> None:
         work, machine, found = self.work, self.machine, self.calibration
         before_bytes = machine.memory().process
         ready = decode(model, work, machine, tokens, batch)
-        count = self._launched(tokens, batch)
-        if count is None:
-            count = launches(model, ready.tokens, ready.cache, tokens)
+        counted = self._launched(tokens, batch) or launches(model, ready.tokens, ready.cache, tokens)
+        # Compiled, what is between two products is part of them.
+        count = counted.products if mode == "compiled" else counted.operators
+        begun = time.perf_counter()
         step = ready.step if mode == "eager" else self._captured(ready, mode)
+        if mode == "compiled":  # compiling is not timing: the budget is not for it
+            self._begun += time.perf_counter() - begun
         samples, memory = self._time(ready, step)
         self._look(step, samples)
         own = None if found is None else predict.decode(machine, work, found, mode, count, tokens, batch)
         row = predict.catalogue_decode(machine, work, tokens, batch)
-        work_done = predict.moved(work, "decode", tokens, batch)
-        self.runs.append(Run("decode", mode, batch, tokens, samples, own, row, memory, *work_done, count, before_bytes))
+        moved, flops = predict.moved(work, "decode", tokens, batch)
+        self.runs.append(
+            Run("decode", mode, batch, tokens, samples, own, row, memory, moved, flops, counted, before_bytes)
+        )
 
     def _look(self, step: Callable[[], object], samples: Samples) -> None:
         """Clocks, and what holds them, while work is queued: an idle card says nothing of a busy one."""
@@ -213,20 +220,22 @@ class Session:
         self._agree(before, ready.logits().float(), mode)
         return step
 
-    def _launched(self, tokens: int, batch: int) -> int | None:
+    def _launched(self, tokens: int, batch: int) -> Launched | None:
         """Launches of a step that was counted before: counting one keeps a block from being compiled afterwards."""
         alike = (run.launches for run in self.runs if (run.phase, run.tokens, run.batch) == ("decode", tokens, batch))
         return next(alike, None)
 
     def _agree(self, before: torch.Tensor, after: torch.Tensor, mode: str) -> None:
         error = float((after - before).norm() / before.norm())
-        self.checks.append(Check(f"{mode} against eager", "relative", 0.0, error, error < GRAPH_ERROR, GRAPH_ERROR))
+        limit = max(GRAPH_ERROR, tolerance(self.work))
+        self.checks.append(Check(f"{mode} against eager", "relative", 0.0, error, error < limit, limit))
 
     def _deeper(self) -> None:
-        first = next((run for run in self.runs if run.phase == "decode"), None)
-        if self.calibration is not None and first is not None:
+        shape = self.work.shapes()[0]
+        runs = [run for run in self.runs if run.phase == "decode" and (run.tokens, run.batch) == shape]
+        if self.calibration is not None and runs:
             limit = max(0.05, self.left / 4)
-            self.extrapolated = extrapolate(self.work, self.machine, self.calibration, first.samples, limit)
+            self.extrapolated = extrapolate(self.work, self.machine, self.calibration, runs[-1], limit)
             if self.extrapolated is None:
                 self.skipped.append("a second depth: one layer has no half; give --layers 2 or more to extrapolate")
 
@@ -241,7 +250,7 @@ class Session:
         ready = prefill(model, work, machine)
         count = launches(model, ready.tokens, ready.cache, 0)
         samples, memory = self._time(ready, ready.step)
-        own = None if self.calibration is None else predict.prefill(machine, work, self.calibration, count)
+        own = None if self.calibration is None else predict.prefill(machine, work, self.calibration, count.operators)
         row = predict.catalogue_prefill(machine, work)
         moved, flops = predict.moved(work, "prefill", work.prompt, work.batch)
         self.runs.append(
@@ -261,7 +270,7 @@ class Session:
         ready = decode(model, self.work, self.machine, first.tokens, first.batch)
         samples, _ = self._time(ready, ready.step, 0.5)
         self.drift = drift(first.samples, samples)
-        if abs(self.drift) > 0.03:
+        if abs(self.drift) > DRIFT:
             self.warnings.append(
                 f"the first shape ran {100 * self.drift:+.1f}% at the end: heat, clocks or a neighbour"
             )
@@ -271,22 +280,9 @@ class Session:
         self._decode(model, "compiled")
 
     def _energy(self, model: Decoder) -> None:
-        runs = [run for run in self.runs if run.phase == "decode" and (run.tokens, run.batch) == self.work.shapes()[0]]
-        counted = self.machine.energy_joules() is not None
-        if not counted or not runs or self.left < 2 * ENERGY_SECONDS:
-            why = "no counter here that is this run's alone" if not counted else "no time, or nothing that was timed"
-            self.skipped.append(f"energy: {why}")
-            return
-        batch, last = self.work.batch, runs[-1]
-        ready = decode(model, self.work, self.machine, self.work.tokens, batch)
-        step = self.machine.capture(ready.step) if last.mode == "graph" else ready.step
-        count = max(1, int(ENERGY_SECONDS / last.samples.median) + 1)
-        self.machine.sync()
-        start, begun = self.machine.energy_joules(), time.perf_counter()
-        for _ in range(count):
-            step()
-        self.machine.sync()
-        window, end = time.perf_counter() - begun, self.machine.energy_joules()
-        joules = (end or 0.0) - (start or 0.0)
-        self.energy = {"window_seconds": window, "joules": joules, "joules_per_token": joules / (count * batch),
-                       "watts": joules / window}  # fmt: skip
+        found = energy(model, self.work, self.machine, self.runs, self.left)
+        if isinstance(found, str):
+            self.skipped.append(f"energy: {found}")
+        else:
+            before = self.states["before"]
+            self.energy = found | {"watts_before": before.get("power_watts") if isinstance(before, dict) else None}

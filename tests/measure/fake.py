@@ -108,6 +108,9 @@ class Cuda:
     def max_memory_reserved(self, index: int) -> int:
         return -(-self.clock.most // (2 * MIB)) * 2 * MIB
 
+    def empty_cache(self) -> None:
+        self.emptied = True
+
     def reset_peak_memory_stats(self, index: int) -> None:
         self.clock.most = self.clock.held
 

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from llmcalc.arch.families import read_config
-from reference_model.attention import Sight, attend
+from reference_model.attention import attend
 from reference_model.decoder import Decoder
 from reference_model.load import load
+from reference_model.sight import Sight
 from tests.oracle.leave_out import Change
 
 TOLERANCE = 1e-4

@@ -15,11 +15,12 @@ from llmcalc.arch.latent import LatentAttention
 from llmcalc.arch.moe import MixtureOfExperts as Experts
 from llmcalc.arch.positions import Alibi, Rope
 from reference_model import latent, norms
-from reference_model.attention import attend, visible
+from reference_model.attention import attend
 from reference_model.cache import Flow
 from reference_model.ffn import ACTIVATIONS, MixtureOfExperts
 from reference_model.positions import alibi_bias, frequencies, rotate, sinusoids, slopes
 from reference_model.sampling import distribution, losses, perplexity, speculate
+from reference_model.sight import visible
 
 
 def near(found: Tensor, expected: object, places: int = 6) -> None:
