@@ -38,13 +38,46 @@ def test_another_model_is_known_less_well() -> None:
     assert other.high / other.likely == pytest.approx(1 + UNSEEN)
 
 
+def latency_of(name: str) -> float:
+    found = latency(load(name).architecture, describe("h100-sxm5-80gb"), 1000, engine="vllm")
+    return found.decode.seconds_at_least
+
+
+def test_an_engine_speaks_for_other_devices_of_the_maker() -> None:
+    """llama.cpp was measured on eight NVIDIA devices, and on no L4."""
+    likely = expected(latency(LLAMA, describe("l4"), 64, weights="q4_0", engine="llama.cpp"))
+    assert likely is not None
+    assert "llama.cpp cuda was not measured on this device" in likely.warnings[0]
+    assert "rtx-4090" in likely.calibration.devices
+    assert likely.calibration.origin == "published of other devices"
+    assert (likely.calibration.device, likely.calibration.bandwidth_bytes_per_second) == ("l4", 300_000_000_000)
+    assert likely.high / likely.likely == pytest.approx(1.30)
+    other = expected(latency(load("llama-2-13b").architecture, describe("l4"), 64, weights="q4_0", engine="llama.cpp"))
+    assert other is not None
+    assert other.high / other.likely == pytest.approx(1.30 * 1.27)
+    own = expected(latency(LLAMA, describe("apple-m1-pro"), 64, weights="q4_0", engine="llama.cpp"))
+    assert own is not None
+    assert own.calibration.devices == ()
+
+
+def test_an_engine_is_silent_of_other_makers_and_kinds() -> None:
+    def on(device: str, name: str, engine: str) -> object:
+        return expected(latency(load(name).architecture, describe(device), 64, weights="q4_0", engine=engine))
+
+    assert on("mi300x", "llama-2-7b", "llama.cpp") is None  # on AMD's two cards it used Vulkan: two rows
+    assert on("apple-m1-pro", "gpt-oss-20b", "llama.cpp") is None  # one Apple device ran experts
+    assert on("l4", "llama-2-7b", "vllm") is None  # one device ran a dense model
+    assert on("l4", "qwen3-30b-a3b", "vllm") is not None
+    assert on("l4", "llama-2-7b", "none") is None
+
+
 def test_experts_of_another_family_are_hardly_known() -> None:
-    """On the H100 MiniMax-M2.7 alone was measured: 62 layers of 3,072."""
+    """On the H100 under vLLM MiniMax-M2.7 alone was measured: 62 layers of 3,072."""
     likely = expected(latency(load("gpt-oss-120b").architecture, describe("h100-sxm5-80gb"), 1000, engine="vllm"))
     assert likely is not None
-    assert likely.warnings[0].startswith("the expectation of a model with experts rests on 5 rows of minimax-m2.7")
-    assert likely.high / likely.likely == pytest.approx(1.9)
-    assert likely.low <= likely.likely / 4
+    assert likely.warnings[0].startswith("the expectation of a model with experts rests on 4 rows of minimax-m2.7")
+    assert likely.high / likely.likely == pytest.approx(1.3)
+    assert likely.low == pytest.approx(max(likely.likely / 1.7, latency_of("gpt-oss-120b")))
 
 
 def test_no_calibration_no_expectation() -> None:
@@ -67,7 +100,7 @@ def test_calibrations_of_this_machine_go_first(tmp_path: Path, monkeypatch: pyte
     assert local_path() == file
     assert all(row.origin == "published" for row in known())
     file.write_text(ROW, encoding="utf-8")
-    row = find("rtx-4090", "none", experts=False)
+    row = find(describe("rtx-4090"), "none", experts=False)
     assert row is not None
     assert row.origin == "measured here"
     assert row.seconds(10, 504e9) == pytest.approx(1.0001)
