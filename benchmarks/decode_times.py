@@ -50,6 +50,7 @@ class Row(NamedTuple):
     given: bool
     shape: str
     vendor: str
+    ranks: int
 
 
 def estimate(row: Published, tokens: int, output: int = 1) -> Latency:
@@ -78,7 +79,7 @@ def rows() -> Iterator[Row]:
                 middle.decode.seconds_roofline,
                 Point(len(middle.architecture.decoder.calls), size / bandwidth, seconds), size, bandwidth,
                 any(item.site.weight.split == "expert" for item in middle.reader.stored), bool(row["bandwidth"]),
-                shape(middle.architecture), middle.device.vendor,
+                shape(middle.architecture), middle.device.vendor, int(row["tp"]),
             )  # fmt: skip
 
 
@@ -172,6 +173,7 @@ def fitted(found: tuple[float, float], group: list[Row]) -> dict[str, object]:
         "spread": round(max(*errors, HELD_OUT), 4), "bytes_low": min(row.size for row in group),
         "bytes_high": max(row.size for row in group), "models": sorted({row.model for row in group}),
         "sources": sorted({row.source for row in group}), "shapes": sorted({row.shape for row in group}),
+        "ranks": max(row.ranks for row in group),
     }  # fmt: skip
 
 

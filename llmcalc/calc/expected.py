@@ -8,7 +8,7 @@ from typing import NamedTuple
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.latency import Latency
 from llmcalc.calc.timing import Timing
-from llmcalc.hardware.calibrations import Calibration, find
+from llmcalc.hardware.calibrations import Calibration, find, lines
 
 # The largest error on a format held out of the fit: Q4_0 from F16 and Q8_0, 15 Apple chips (benchmarks/).
 HELD_OUT = 0.12
@@ -58,6 +58,22 @@ def expected(found: Latency) -> Expected | None:
     return step_expected(found, found.decode)
 
 
+def silence(found: Latency, timing: Timing) -> str:
+    """Why nothing is expected of a step."""
+    if given := set(found.device.given) & DECIDES:
+        options = ", ".join(f"--{name}" for name in sorted(given))
+        return f"with {options} it is another device than any that was measured"
+    if (timing.compute_seconds or 0.0) > timing.memory_seconds:
+        return "the step is bound by computing, and calibrations are of steps bound by memory"
+    reason = "no calibration speaks for this device, engine and kind of model"
+    names = dict.fromkeys(
+        line.engine.split()[0] for line in lines(found.device, experts=found.reader.experts, ranks=_ranks(found))
+    )
+    if found.engine == "none" and names:
+        return f"{reason}; {' or '.join(f'--engine {name}' for name in names)} would go by other devices"
+    return reason
+
+
 def step_expected(found: Latency, timing: Timing) -> Expected | None:
     """The expectation of a decode step of that model on that device.
 
@@ -65,14 +81,15 @@ def step_expected(found: Latency, timing: Timing) -> Expected | None:
     """
     if set(found.device.given) & DECIDES or (timing.compute_seconds or 0.0) > timing.memory_seconds:
         return None
-    calibration = find(found.device, found.engine, experts=found.reader.experts)
+    calibration = find(found.device, found.engine, experts=found.reader.experts, ranks=_ranks(found))
     if calibration is None:
         return None
     size = moved(found, timing)
     likely = max(timing.seconds_at_least, calibration.seconds(len(found.architecture.decoder.calls), size))
     seen = shape(found.architecture) in calibration.shapes
     low, high = _range(calibration, seen=seen, experts=found.reader.experts)
-    told = (*_elsewhere(calibration), *_narrow(calibration, found, seen=seen), *_stretched(calibration, size, found))
+    told = (*_elsewhere(calibration), *_narrow(calibration, found, seen=seen), *_stretched(calibration, size, found),
+            *_together(calibration, _ranks(found)))  # fmt: skip
     return Expected(max(timing.seconds_at_least, likely * low), likely, likely * high, calibration, told)
 
 
@@ -90,9 +107,20 @@ def _elsewhere(calibration: Calibration) -> tuple[str, ...]:
     if not calibration.devices:
         return ()
     return (
-        f"{calibration.engine} was not measured on this device: the expectation rests on what it reached on "
-        f"{', '.join(calibration.devices)}",
+        f"too few such models were measured under {calibration.engine} on this device: the expectation rests on what "
+        f"it reached on {', '.join(calibration.devices)}",
     )
+
+
+def _ranks(found: Latency) -> int:
+    return found.reader.ranks.tp * found.reader.ranks.pp
+
+
+def _together(calibration: Calibration, ranks: int) -> tuple[str, ...]:
+    if ranks <= calibration.ranks:
+        return ()
+    most = "one device alone" if calibration.ranks == 1 else f"at most {calibration.ranks} devices"
+    return (f"the expectation is of {ranks} devices and rests on {most}: what they say to each other is not in it",)
 
 
 def _narrow(calibration: Calibration, found: Latency, *, seen: bool) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from llmcalc.calc.capacity import Capacity
-from llmcalc.calc.expected import Expected, step_expected
+from llmcalc.calc.expected import Expected, silence, step_expected
 from llmcalc.calc.latency import Latency, latency
 from llmcalc.calc.room import most
 from llmcalc.calc.sizing import Sequences
@@ -154,7 +154,7 @@ class Users:
     def silent(self) -> str:
         """Why no number of users is expected; empty where one is."""
         if self.spoken == 0:
-            return "no calibration speaks of this device, engine and model"
+            return silence(self.found, self._step(1))
         if self.max_ttft is not None:
             return "no calibration speaks of first tokens, which --max-ttft limits"
         number, name = _least(self._expected_limits)

@@ -232,6 +232,9 @@ def warned(room: Capacity, served: Users | None) -> Iterator[str]:
     if room.architecture.dtype_assumed:
         yield f"the config names no dtype; {room.architecture.dtype} is taken"
     limit = room.architecture.max_position_embeddings
+    if room.device is not None and room.device.unified_memory and "memory" not in room.device.given:
+        yield (f"{room.device.name}: the memory is the system's too, which may leave the GPU less (macOS by default "
+               "two thirds to three quarters); --memory says how much")  # fmt: skip
     if room.device is None:
         given = [f"--{name.replace('_', '-')}" for name, value in room.limits._asdict().items()
                  if value is not None and name != "cache_memory"]  # fmt: skip

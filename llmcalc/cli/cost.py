@@ -152,7 +152,10 @@ def report(
         lines.append(f"the expense has paid for itself after {evens:,} requests")
         rows.append(("requests to break even", f"{evens}"))
     said = ["a bound, not an expectation: the fastest that the device could be, all devices busy with these requests"]
-    formula = "price x devices x seconds / (3600 x requests at once)"
+    formula = "price x device seconds of a request / 3600"
+    if money is not None:
+        formula += (f" = ${inputs['price']:g} x {money.device_seconds_per_request:,.6g} s / 3600 = "
+                    f"${money.usd_per_request:.6g} (device seconds: devices x seconds / requests at once)")  # fmt: skip
     block = model_block(model.provenance) if model is not None else None
     table = Table((Column("US dollars", "what"), Column("", "usd")), tuple(rows))
     told = [formula, *(said if basis == "at_least" else [])]

@@ -93,4 +93,5 @@ def verb(
         batched_tokens=max_batched_tokens, engine=engine, shared_prefix=shared_prefix,
     )  # fmt: skip
     drafts = speculate(answer, load(draft).architecture, acceptance, draft_tokens) if draft else None
-    emit(report(found, answer, inputs, drafts), form)
+    unused = () if draft else opt.typed(ctx, "acceptance", "draft-tokens")
+    emit(report(found, answer, inputs, drafts, unused), form)

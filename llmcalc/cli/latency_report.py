@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from llmcalc.calc.expected import Expected, expected
+from llmcalc.calc.expected import Expected, expected, silence
 from llmcalc.calc.fit import need
 from llmcalc.calc.latency import Latency
 from llmcalc.calc.speculative import Speculation
@@ -30,19 +30,18 @@ NEEDED = (
 )
 
 
-def report(model: Model, found: Latency, inputs: dict[str, object], drafts: Speculation | None = None) -> Report:
-    """The times as a report."""
+def report(
+    model: Model, found: Latency, inputs: dict[str, object], drafts: Speculation | None, unused: Sequence[str]
+) -> Report:
+    """The times as a report. Args: unused: options that have no effect."""
     likely = expected(found)
     chooser = found.reader.chooser
     assumed = (*model.assumptions, *chooser.notes, *assumptions(found))
-    beside = opt.without_effect(model.architecture, found.encoder_tokens, found.images)
     warnings = (
-        *model.warnings,
-        *chooser.warnings,
-        *beside,
-        *warned(model, found),
+        *model.warnings, *chooser.warnings, *opt.without_effect(model.architecture, found.encoder_tokens, found.images),
+        *(f"--{name} has no effect without --draft" for name in unused), *warned(model, found),
         *(likely.warnings if likely else ()),
-    )
+    )  # fmt: skip
     answer = results(found, likely) | {"speculative": drafts and drafts._asdict()}
     lines = [*headline(model, found, likely), *_drafted(drafts)]
     return Report(
@@ -89,7 +88,7 @@ def headline(model: Model, found: Latency, likely: Expected | None) -> list[str]
         lines.append(f"expected: {show_seconds(likely.low)} to {show_seconds(likely.high)}, likely "
                      f"{show_seconds(likely.likely)} ({rests_on(likely)})")  # fmt: skip
     else:
-        lines.append("no expectation: no calibration speaks for this device, engine and kind of model")
+        lines.append(f"no expectation: {silence(found, step)}")
     batch = found.compute_bound_batch
     if found.peak is not None:
         lines.append("at this length decode never turns compute-bound" if batch is None

@@ -28,7 +28,7 @@ class Calibration(NamedTuple):
     residual, worst: mean and largest relative error on its own rows. spread: half the width of the range that is
     shown around an expectation. bytes_low, bytes_high: what its rows read. experts, dense: the models that it saw.
     shapes: their layers and widths, ``32x4096``; of another shape, less is known.
-    devices: those that the rows are from, where they are others than this one.
+    devices: those that the rows are from, where they are others than this one. ranks: the most that ran together.
     """
 
     device: str
@@ -50,6 +50,7 @@ class Calibration(NamedTuple):
     origin: str = "published"
     date: str = ""
     devices: tuple[str, ...] = ()
+    ranks: int = 1
 
     def seconds(self, layers: int, moved: float) -> float:
         """A decode step of so many layers and bytes."""
@@ -78,6 +79,7 @@ class EngineLine(NamedTuple):
     sources: tuple[str, ...]
     shapes: tuple[str, ...]
     devices: tuple[str, ...]
+    ranks: int
 
     def on(self, device: Device) -> Calibration:
         """What it says of a device."""
@@ -192,11 +194,12 @@ def engine_lines() -> tuple[EngineLine, ...]:
     return tuple(EngineLine(**_fields(row)) for row in json.loads(_text())["engines"])
 
 
-def find(device: Device, engine: str, *, experts: bool) -> Calibration | None:
+def find(device: Device, engine: str, *, experts: bool, ranks: int = 1) -> Calibration | None:
     """The calibration of a device: of the engine if one is named, else of whichever has most rows.
 
     Where a named engine was not measured on it, what it reached on several others of the maker speaks for it. Only one
     that saw a model of the same kind, with experts or without, speaks for a model; None where there is none.
+    Args: ranks: devices that run together.
     """
     fitting = [
         row
@@ -206,8 +209,17 @@ def find(device: Device, engine: str, *, experts: bool) -> Calibration | None:
     ]  # fmt: skip
     if fitting:
         return max(fitting, key=lambda row: (row.origin != "published", row.rows))
-    lines = (line for line in engine_lines() if engine in _names(line.engine) and device.vendor == line.vendor)
-    return next((line.on(device) for line in lines if (line.experts if experts else line.dense)), None)
+    told = lines(device, experts=experts, ranks=ranks)
+    return next((line.on(device) for line in told if engine in _names(line.engine)), None)
+
+
+def lines(device: Device, *, experts: bool, ranks: int) -> tuple[EngineLine, ...]:
+    """The lines that speak for a device: of engines that ran a model of the kind on several devices of its maker."""
+    return tuple(
+        line
+        for line in engine_lines()
+        if device.vendor == line.vendor and ranks <= line.ranks and (line.experts if experts else line.dense)
+    )
 
 
 def _names(engine: str) -> tuple[str, str]:

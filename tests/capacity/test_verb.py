@@ -189,3 +189,9 @@ def test_expectations_say_whose_they_are_and_how_wide(run: Run) -> None:
     assert target["expected_low"] < target["expected"] < target["expected_high"]
     likely = json.loads(run("latency", *words, "--json").stdout)["results"]["decode_seconds_expected"]
     assert [target["expected_low"], target["expected_high"]] == pytest.approx([likely["low"], likely["high"]])
+
+
+def test_memory_that_is_shared_with_the_system(run: Run) -> None:
+    words = ("llama-3-8b", "--gpu", "m3-max", "--weights", "q4_k_m", "--engine", "llama.cpp")
+    assert "macOS by default two thirds to three quarters" in run("capacity", *words).stderr
+    assert "macOS" not in run("capacity", *words, "--memory", "96GiB").stderr

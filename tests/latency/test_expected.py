@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llmcalc import load
-from llmcalc.calc.expected import UNSEEN, Point, expected, fit
+from llmcalc.calc.expected import UNSEEN, Point, expected, fit, silence
 from llmcalc.calc.latency import latency
+from llmcalc.calc.weight_shards import Ranks
 from llmcalc.errors import MalformedConfigError
 from llmcalc.hardware.calibrations import VARIABLE, find, known, local_path, read
 from llmcalc.hardware.catalogue import describe
@@ -47,7 +49,7 @@ def test_an_engine_speaks_for_other_devices_of_the_maker() -> None:
     """llama.cpp was measured on eight NVIDIA devices, and on no L4."""
     likely = expected(latency(LLAMA, describe("l4"), 64, weights="q4_0", engine="llama.cpp"))
     assert likely is not None
-    assert "llama.cpp cuda was not measured on this device" in likely.warnings[0]
+    assert "under llama.cpp cuda on this device: the expectation rests on what it reached on a100" in likely.warnings[0]
     assert "rtx-4090" in likely.calibration.devices
     assert likely.calibration.origin == "published of other devices"
     assert (likely.calibration.device, likely.calibration.bandwidth_bytes_per_second) == ("l4", 300_000_000_000)
@@ -86,6 +88,34 @@ def test_no_calibration_no_expectation() -> None:
     assert expected(latency(LLAMA, describe("apple-m1-pro"), engine="vllm")) is None
     assert expected(latency(load("gpt-oss-20b").architecture, describe("apple-m1-pro"))) is None  # it saw no experts
     assert expected(latency(LLAMA, describe("h200-sxm-141gb"), 1, 4096)) is None  # bound by compute
+
+
+@pytest.mark.parametrize(("name", "device", "given", "words"), [
+    ("llama-2-7b", "h100", {}, "no calibration speaks for this device, engine and kind of model; --engine llama.cpp"),
+    ("qwen3-30b-a3b", "h200", {"ranks": Ranks(4)}, "kind of model; --engine vllm would go by other devices"),
+    ("llama-2-7b", "h100", {"ranks": Ranks(2)}, "no calibration speaks for this device, engine and kind of model"),
+    ("llama-2-7b", "h100", {"engine": "sglang"}, "no calibration speaks for this device, engine and kind of model"),
+    ("llama-2-7b", "h200", {"batch": 4096, "tokens": 1}, "the step is bound by computing"),
+    ("llama-2-7b", "h200", {"rate": 4e12}, "with --bandwidth it is another device than any that was measured"),
+])  # fmt: skip
+def test_silence_has_its_reason(name: str, device: str, given: dict[str, Any], words: str) -> None:
+    described = describe(device, bandwidth=given.get("rate"))
+    options = {key: value for key, value in given.items() if key != "rate"}
+    found = latency(load(name).architecture, described, **options)
+    assert expected(found) is None
+    reason = silence(found, found.decode)
+    assert words in reason
+    assert ("--engine" in reason) == ("--engine" in words)
+
+
+def test_more_devices_than_were_measured_is_said() -> None:
+    """llama.cpp ran on one chip, gpt-fast on up to eight A100."""
+    likely = expected(latency(LLAMA, describe("apple-m1-pro"), 64, ranks=Ranks(2)))
+    assert likely is not None
+    assert "the expectation is of 2 devices and rests on one device alone" in likely.warnings[-1]
+    many = expected(latency(load("llama-2-70b").architecture, describe("a100-sxm4-80gb"), 64, ranks=Ranks(8)))
+    assert many is not None
+    assert many.warnings == ()
 
 
 def test_far_from_what_was_measured_is_said() -> None:
