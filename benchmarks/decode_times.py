@@ -2,23 +2,24 @@
 
     python benchmarks/decode_times.py [--write]
 
-Rows: tests/latency/measured.csv, as published. A row speaks for single decode steps where one sequence ran alone, or
-where requests generate at least as many tokens as they bring: with more prompt than output, the prefill of some
-requests stands among the steps of others. All rows are held against the bound. Contexts are the middle of the run.
-That rule, and an overhead that grows with the layers, were settled after a first look at these rows: one overhead
-for all models of a device gives a median of 13% where this one gives 6%.
+Rows: those that published_rows.py holds against the bound of a step. Of these a row speaks for single decode steps
+where one sequence ran alone, or where requests generate at least as many tokens as they bring: with more prompt than
+output, the prefill of some requests stands among the steps of others. Contexts are the middle of the run. That rule,
+and an overhead that grows with the layers, were settled after a first look at the rows: one overhead for all models of
+a device gives a median of 13% where this one gives 6%.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
+
+from published_rows import REQUEST, STEP, Published, published
 
 from llmcalc import load
 from llmcalc.calc.expected import HELD_OUT, Point, fit, moved, shape
@@ -27,7 +28,6 @@ from llmcalc.calc.weight_shards import Ranks
 from llmcalc.hardware.catalogue import describe
 
 ROOT = Path(__file__).parents[1]
-ROWS = ROOT / "tests" / "latency" / "measured.csv"
 OUT = ROOT / "llmcalc" / "data" / "calibrations.json"
 KNOWN: dict[str, Any] = {}
 
@@ -49,23 +49,26 @@ class Row(NamedTuple):
     experts: bool
     given: bool
     shape: str
+    vendor: str
+    ranks: int
 
 
-def estimate(row: dict[str, str], tokens: int) -> Latency:
+def estimate(row: Published, tokens: int, output: int = 1) -> Latency:
     model = KNOWN.setdefault(row["model"], load(row["model"]).architecture)
     device = describe(row["device"], bandwidth=float(row["bandwidth"]) if row["bandwidth"] else None)
     ranks = Ranks(int(row["tp"]), 1, int(row["ep"]))
     group = int(row["group_size"]) if row["group_size"] else None
-    return latency(model, device, tokens, int(row["batch"]), weights=row["weights"], group_size=group, ranks=ranks)
+    return latency(model, device, tokens, int(row["batch"]), weights=row["weights"], group_size=group,
+                   cache=row["cache"] or "auto", ranks=ranks, output=output)  # fmt: skip
 
 
-def seconds_of(row: dict[str, str]) -> float:
+def seconds_of(row: Published) -> float:
     return float(row["value"]) / 1000 if row["unit"].startswith("ms") else 1 / float(row["value"])
 
 
 def rows() -> Iterator[Row]:
-    with ROWS.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
+    for row, what in published():
+        if what == STEP:
             before, after = int(row["input_tokens"]), int(row["output_tokens"])
             first, middle = estimate(row, max(before, 1)), estimate(row, before + after // 2)
             size, seconds = moved(middle, middle.decode), seconds_of(row)
@@ -76,7 +79,7 @@ def rows() -> Iterator[Row]:
                 middle.decode.seconds_roofline,
                 Point(len(middle.architecture.decoder.calls), size / bandwidth, seconds), size, bandwidth,
                 any(item.site.weight.split == "expert" for item in middle.reader.stored), bool(row["bandwidth"]),
-                shape(middle.architecture),
+                shape(middle.architecture), middle.device.vendor, int(row["tp"]),
             )  # fmt: skip
 
 
@@ -91,16 +94,32 @@ def grouped(found: list[Row], *names: str) -> dict[tuple[str, ...], list[Row]]:
     return out
 
 
-def left_out(found: list[Row]) -> tuple[list[float], int]:
-    """Errors on each model of a device and engine, fitted on the others; and the rows that have no others."""
-    errors, alone = [], 0
-    for group in grouped(found, "engine", "device").values():
-        for model in {row.model for row in group}:
-            known = fit([row.point for row in group if row.model != model])
-            tested = [row for row in group if row.model == model]
-            errors += [abs(error(known, row)) for row in tested] if known else []
-            alone += 0 if known else len(tested)
-    return errors, alone
+class Tested(NamedTuple):
+    """A row whose model and device were held out; on what it was then expected, and the error, None for nothing."""
+
+    row: Row
+    basis: str
+    error: float | None
+
+
+def left_out(found: list[Row]) -> list[Tested]:
+    """Each row, expected without all rows of its model on its device: by the device's other models, else by what the
+    engine reached on the maker's other devices, where it ran a model of that kind there."""
+    out = []
+    for (device, model), group in grouped(found, "device", "model").items():
+        others = [row for row in found if (row.device, row.model) != (device, model) and not row.given]
+        for row in group:
+            kin = [other for other in others if other.engine == row.engine and other.vendor == row.vendor]
+            basis, known = "the device", line([other for other in kin if other.device == device])
+            if known is None and any(other.experts == row.experts for other in kin):
+                basis, known = "other devices", line(kin)
+            out.append(Tested(row, basis if known else "nothing", error(known, row) if known else None))
+    return out
+
+
+def line(found: list[Row]) -> tuple[float, float] | None:
+    """The fit; two rows fit any line."""
+    return fit([row.point for row in found]) if len(found) > 2 else None
 
 
 def held_out(found: list[Row]) -> list[float]:
@@ -127,50 +146,121 @@ def carried_over(found: list[Row]) -> list[float]:
 
 
 def calibration(key: tuple[str, ...], group: list[Row]) -> dict[str, object] | None:
-    found = fit([row.point for row in group]) if len(group) > 2 else None  # two rows fit any line
+    found = line(group)
     if found is None:
         return None
+    where = {"device": key[0], "engine": key[1], "bandwidth_bytes_per_second": group[0].bandwidth}
+    kinds = {"dense": any(not row.experts for row in group), "experts": any(row.experts for row in group)}
+    return where | fitted(found, group) | kinds
+
+
+def engine_line(key: tuple[str, ...], group: list[Row]) -> dict[str, object] | None:
+    """What an engine reached on several devices of a maker; of a kind of model it speaks where two of them ran one."""
+    found, devices = line(group), sorted({row.device for row in group})
+    several = {name: len({row.device for row in group if row.experts == kind}) > 1
+               for name, kind in (("dense", False), ("experts", True))}  # fmt: skip
+    if found is None or not any(several.values()):
+        return None
+    return {"engine": key[0], "vendor": key[1], **fitted(found, group), **several, "devices": devices}
+
+
+def fitted(found: tuple[float, float], group: list[Row]) -> dict[str, object]:
+    """A line, how well it fits, and what it saw."""
     errors = [abs(error(found, row)) for row in group]
     return {
-        "device": key[0], "engine": key[1], "overhead_seconds": float(f"{found[0]:.6g}"),
-        "efficiency": float(f"{found[1]:.6g}"), "bandwidth_bytes_per_second": group[0].bandwidth, "rows": len(group),
+        "overhead_seconds": float(f"{found[0]:.6g}"), "efficiency": float(f"{found[1]:.6g}"), "rows": len(group),
         "residual": round(mean(errors), 4), "worst": round(max(errors), 4),
         "spread": round(max(*errors, HELD_OUT), 4), "bytes_low": min(row.size for row in group),
         "bytes_high": max(row.size for row in group), "models": sorted({row.model for row in group}),
-        "dense": any(not row.experts for row in group), "experts": any(row.experts for row in group),
         "sources": sorted({row.source for row in group}), "shapes": sorted({row.shape for row in group}),
+        "ranks": max(row.ranks for row in group),
     }  # fmt: skip
+
+
+class Request(NamedTuple):
+    """A rate of whole requests, and the most that their bound allows; tokens a second and device."""
+
+    row: Published
+    rate: float
+    at_most: float
+
+
+def requests() -> Iterator[Request]:
+    """Rows of whole requests that say how many ran at once and how long they were."""
+    for row, what in published():
+        if what == REQUEST and row["batch"] and row["input_tokens"] and row["tp"]:
+            batch, output = int(row["batch"]), int(row["output_tokens"])
+            found = estimate(row, int(row["input_tokens"]), output).request_seconds_at_least
+            yield Request(row, float(row["value"]), batch * output / found / int(row["tp"]))
+
+
+def percent(errors: Sequence[float]) -> str:
+    sizes = [100 * abs(error) for error in errors]
+    return f"median {median(sizes):.1f}%, from {100 * min(errors):.0f}% to {100 * max(errors):.0f}%"
+
+
+def tell_bound(found: list[Row]) -> None:
+    fates = Counter(what for _, what in published())
+    print(f"{fates.total()} rows of decode:")
+    print(*(f"  {count}: {what}" for what, count in fates.most_common()), sep="\n")
+    faster = [row for row in found if row.seconds < row.at_least]
+    ratios = [row.seconds / row.at_least for row in found]
+    print(f"faster than the bound of a step: {len(faster)} of {len(found)}", *faster, sep="\n  ")
+    print(f"measured over the bound: from {min(ratios):.2f} to {max(ratios):.2f}")
+    whole = list(requests())
+    faster_requests = [one for one in whole if one.rate > one.at_most]
+    print(f"rates of whole requests above their bound: {len(faster_requests)} of {len(whole)} that say their batch",
+          *faster_requests, sep="\n  ")  # fmt: skip
+    shares = [one.rate / one.at_most for one in whole]
+    print(f"share of the bound that they reach: from {min(shares):.2f} to {max(shares):.2f}")
+
+
+def tell_left_out(single: list[Row]) -> None:
+    tested = left_out(single)
+    print("one (model, device) pair left out:\n| device | engine | model | rows | expected by | errors |\n"
+          "| - | - | - | - | - | - |")  # fmt: skip
+    for key in dict.fromkeys((one.row.device, one.row.engine, one.row.model, one.basis) for one in tested):
+        errors = [one.error for one in tested if key == (one.row.device, one.row.engine, one.row.model, one.basis)]
+        seen = [error for error in errors if error is not None]
+        print("|", " | ".join((*key[:3], str(len(errors)), key[3], percent(seen) if seen else "")), "|")
+    for basis in ("the device", "other devices"):
+        errors = [one.error for one in tested if one.basis == basis and one.error is not None]
+        print(f"by {basis}: {len(errors)} rows, {percent(errors)}")
+    errors = [one.error for one in tested if one.error is not None]
+    print(f"all: {len(errors)} rows, {percent(errors)}; for {len(tested) - len(errors)} nothing is left to fit on: one "
+          "model was measured on the device, and the engine ran its kind on no other device of the maker")  # fmt: skip
+
+
+def made(single: list[Row]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Calibrations of devices, and the lines of engines."""
+    own = [row for row in single if not row.given]
+    devices = [calibration(key, group) for key, group in sorted(grouped(own, "device", "engine").items())]
+    lines = [engine_line(key, group) for key, group in sorted(grouped(own, "engine", "vendor").items())]
+    return [row for row in devices if row is not None], [row for row in lines if row is not None]
 
 
 def main() -> None:
     found = list(rows())
     single = [row for row in found if row.single]
-    print(f"{len(found)} rows, {len(single)} of single steps")
-    faster = [row for row in found if row.seconds < row.at_least]
-    print(f"faster than the bound: {len(faster)}", *faster, sep="\n  ")
-    ratios = [row.seconds / row.at_least for row in found]
-    print(f"measured over the bound: from {min(ratios):.2f} to {max(ratios):.2f}")
+    tell_bound(found)
+    print(f"of single steps: {len(single)}")
     print("| engine | device | rows | us a layer | efficiency | mean error | largest |\n| - | - | - | - | - | - | - |")
-    made = []
-    for key, group in sorted(grouped([row for row in single if not row.given], "device", "engine").items()):
-        row = calibration(key, group)
-        if row is not None:
-            made.append(row)
-            print(f"| {key[1]} | {key[0]} | {len(group)} | {1e6 * row['overhead_seconds']:.1f} "
-                  f"| {row['efficiency']:.3f} | {row['residual']:.1%} | {row['worst']:.1%} |")  # fmt: skip
-    errors, alone = left_out(single)
-    print(f"one (model, device) group left out: {len(errors)} rows, median {100 * median(errors):.1f}%, "
-          f"largest {100 * max(errors):.1f}%; {alone} rows have no other model on their device and engine")  # fmt: skip
+    devices, engines = made(single)
+    for row in (*devices, *engines):
+        print(f"| {row['engine']} | {row.get('device') or ', '.join(row['devices'])} | {row['rows']} "
+              f"| {1e6 * row['overhead_seconds']:.1f} | {row['efficiency']:.3f} | {row['residual']:.1%} "
+              f"| {row['worst']:.1%} |")  # fmt: skip
+    tell_left_out(single)
     other = carried_over(single)
-    print(f"experts, a fit carried over to another family: {len(other)} rows, from {100 * min(other):.0f}% to "
-          f"{100 * max(other):.0f}%")  # fmt: skip
+    print(f"experts, a fit carried over to another family: {len(other)} rows, {percent(other)}")
     apple = held_out(single)
-    print(f"Apple, Q4_0 from F16 and Q8_0: {len(apple)} chips, mean {100 * mean(map(abs, apple)):.1f}%, "
-          f"from {100 * min(apple):.1f}% to {100 * max(apple):.1f}%")  # fmt: skip
+    print(f"Apple, Q4_0 from F16 and Q8_0: {len(apple)} chips, mean {mean(100 * abs(e) for e in apple):.1f}%, "
+          f"{percent(apple)}")  # fmt: skip
     if "--write" in sys.argv[1:]:
         note = ("t = layers x overhead_seconds + bytes / (efficiency x bandwidth); least squares of relative errors on "
                 "published rows (tests/latency/measured.csv), by benchmarks/decode_times.py")  # fmt: skip
-        OUT.write_text(json.dumps({"note": note, "calibrations": made}, indent=1) + "\n", encoding="utf-8")
+        document = {"note": note, "calibrations": devices, "engines": engines}
+        OUT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

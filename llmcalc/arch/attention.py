@@ -8,7 +8,7 @@ from typing import Literal
 
 from llmcalc.arch.base import FULL, Scope, Spec, State, Step, Weight, linear
 from llmcalc.arch.mixing import Counting, Term, softmax_attention
-from llmcalc.arch.positions import Disentangled, Positions, RelativeBias
+from llmcalc.arch.positions import Disentangled, Positions
 from llmcalc.errors import UnsupportedLayerError
 
 QkNorm = Literal["none", "head", "full", "per_head", "weightless", "keys"]
@@ -101,8 +101,6 @@ class Attention(Spec):
             yield from linear("gate_proj", self.num_attention_heads, d)
         if self.sinks:
             yield Weight("sinks", (self.num_attention_heads,), "scalar", split="column")
-        if isinstance(self.positions, RelativeBias):
-            yield from self.positions.weights()
         yield from self.extra
 
     def _key_value_weights(self) -> Iterator[Weight]:

@@ -269,7 +269,8 @@ class MatrixMemory(Spec):
         yield from linear("ogate_preact", values, d, bias=self.bias)
         yield from linear("igate_preact", self.num_heads, d, bias=True)
         yield from linear("fgate_preact", self.num_heads, d, bias=True)
-        yield from prefixed("multihead_norm", Norm(values, "layer", bias=self.norm_bias).weights())
+        norm = Norm(values, "layer", bias=self.norm_bias)  # of each head alone
+        yield from prefixed("multihead_norm", (weight._replace(split="column") for weight in norm.weights()))
         yield from linear("out_proj", d, values, bias=self.bias, split="row")
 
     def state(self) -> Iterator[State]:

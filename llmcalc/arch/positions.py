@@ -1,4 +1,4 @@
-"""How positions enter a layer. None of these stores a weight, except the relative-bias table."""
+"""How positions enter a layer. None of these stores a weight."""
 
 from __future__ import annotations
 
@@ -70,16 +70,11 @@ class Sinusoidal(Spec):
 
 @dataclass(frozen=True, slots=True)
 class RelativeBias(Spec):
-    """T5's bucketed bias on the scores; the layer that ``owns`` the table stores buckets x heads (arXiv:1910.10683)."""
+    """T5's bucketed bias on the scores (arXiv:1910.10683); its table, buckets x heads, stands beside the layers."""
 
     buckets: int
     heads: int
     max_distance: int
-    owns: bool
-
-    def weights(self) -> Iterator[Weight]:
-        if self.owns:
-            yield Weight("relative_attention_bias.weight", (self.buckets, self.heads), "embedding", split="column")
 
     def describe(self) -> str:
         return f"relative bias in {self.buckets} buckets"

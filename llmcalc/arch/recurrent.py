@@ -64,8 +64,8 @@ class Rwkv4(Spec):
 
     def weights(self) -> Iterator[Weight]:
         d, width = self.hidden_size, self.attention_size
-        yield Weight("time_decay", (width,), "scalar")
-        yield Weight("time_first", (width,), "scalar")
+        yield Weight("time_decay", (width,), "scalar", split="column")
+        yield Weight("time_first", (width,), "scalar", split="column")
         for name in ("key", "value", "receptance"):
             yield Weight(f"time_mix_{name}", (1, 1, d), "scalar")
             yield from linear(name, width, d)
@@ -124,12 +124,17 @@ class Rwkv7(Spec):
     def kind(self) -> str:
         return "rwkv7"
 
+    @property
+    def num_heads(self) -> int:
+        """Heads, each with a norm and a state of its own."""
+        return self.hidden_size // self.head_dim
+
     def weights(self) -> Iterator[Weight]:
         d = self.hidden_size
         for name in ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g"):
             yield Weight(name, (d,), "scalar")
         for name in ("k_k", "k_a", "r_k"):
-            yield Weight(name, (d,), "scalar")
+            yield Weight(name, (d,), "scalar", split="column")
         for name in ("r_proj", "k_proj", "v_proj"):
             yield from linear(name, d, d)
         yield from linear("o_proj", d, d, split="row")
@@ -138,23 +143,22 @@ class Rwkv7(Spec):
             if rank:
                 yield from linear(f"{name}_lora.0", rank, d, split="none")
                 yield from linear(f"{name}_lora.2", d, rank, bias=bias)
-        yield from prefixed("g_norm", Norm(d, "layer", bias=True).weights())
+        yield from prefixed("g_norm", (w._replace(split="column") for w in Norm(d, "layer", bias=True).weights()))
 
     def state(self) -> Iterator[State]:
-        heads = self.hidden_size // self.head_dim
-        yield State("recurrent_state", (heads, self.head_dim, self.head_dim), ONCE, "recurrent", self.state_dtype)
+        yield State(
+            "recurrent_state", (self.num_heads, self.head_dim, self.head_dim), ONCE, "recurrent", self.state_dtype
+        )
         yield State("last_input", (self.hidden_size,), ONCE, "recurrent", "model", replicated=True)
 
     def mixing_flops(self, step: Step, counting: Counting) -> Iterator[Term]:
         # 9 a number of state: decay 1, its removal along a 4, rank-1 update 2, read 2. No form in blocks is counted.
         if counting.dense:
             raise no_dense_count("RWKV-7")
-        yield recurrence(
-            step.new, self.hidden_size // self.head_dim, self.head_dim**2, 9, "arXiv:2503.14456, section 4"
-        )
+        yield recurrence(step.new, self.num_heads, self.head_dim**2, 9, "arXiv:2503.14456, section 4")
 
     def describe(self) -> str:
-        return f"RWKV-7 keeps {self.hidden_size // self.head_dim} states of {self.head_dim} x {self.head_dim}"
+        return f"RWKV-7 keeps {self.num_heads} states of {self.head_dim} x {self.head_dim}"
 
 
 @dataclass(frozen=True, slots=True)

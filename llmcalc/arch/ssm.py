@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from llmcalc.arch.base import ONCE, Norm, Spec, State, StateDtype, Step, Weight, linear, prefixed
+from llmcalc.arch.base import ONCE, Norm, Spec, Split, State, StateDtype, Step, Weight, linear, prefixed
 from llmcalc.arch.linear import conv_state
 from llmcalc.arch.mixing import Counting, Term, recurrence, whole_blocks
 
@@ -46,7 +46,9 @@ class Mamba1(Spec):
         yield Weight("conv1d.weight", (channels, 1, self.conv_kernel), "conv", split="column")
         if self.conv_bias:
             yield Weight("conv1d.bias", (channels,), "bias", split="column")
-        yield Weight("x_proj.weight", (heads * (rank + 2 * n), channels // heads), "matmul", split="row")
+        # One matrix reads the channels of all ranks; each head's own reads that head's.
+        split: Split = "row" if heads == 1 else "column"
+        yield Weight("x_proj.weight", (heads * (rank + 2 * n), channels // heads), "matmul", split=split)
         yield Weight("dt_proj.weight", (channels, rank), "matmul", split="column")
         yield Weight("dt_proj.bias", (channels,), "bias", split="column")
         yield Weight("A_log", (channels, n), "scalar", split="column")

@@ -11,6 +11,7 @@ from llmcalc.arch.model import Architecture
 from llmcalc.calc.cache_beside import Sum, every_layer_full, expanded, fullest_rank
 from llmcalc.calc.cache_terms import cache_figure
 from llmcalc.calc.inputs import Described, architecture_of, text, whole
+from llmcalc.calc.sharding import check_cut
 from llmcalc.calc.sizing import Sequences, Sizer, rows_of, sequences
 from llmcalc.engines.base import Allocation, Lengths, Plan
 from llmcalc.errors import InvalidInputError
@@ -92,6 +93,7 @@ def kv_cache(
     sizes = sequences(tokens, batch, lengths, encoder_tokens, image_tokens)
     chosen = find_cache(text("cache", cache), model.cache_format or model.dtype)
     ranks = whole("tp", tp, 1), whole("pp", pp, 1)
+    check_cut(model, ranks[0])
     plan = Plan(model, sizes.groups, chosen, not is_auto(cache), *ranks, block_size, batched_tokens, prefix_caching)
     given = sizes.groups[0][0].tokens if lengths is None else list(lengths)
     return _estimate(plan, sizes, given, _taken(text("engine", engine), plan))

@@ -9,7 +9,16 @@ from typing import NamedTuple
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.room import Asked, Holding
 from llmcalc.calc.sharding import stages
-from llmcalc.calc.weight_shards import Ranks, cut_stack, dealt, held_by_stage, rank_bytes, uneven
+from llmcalc.calc.weight_shards import (
+    Ranks,
+    cut_stack,
+    dealt,
+    held_by_stage,
+    rank_bytes,
+    repeated,
+    uneven,
+    whole_towers,
+)
 from llmcalc.calc.weights import Found, Share, beside_of, check_counted, choose, shares
 from llmcalc.errors import LlmcalcError
 from llmcalc.schemes.sites import Site, sites
@@ -54,7 +63,7 @@ class Spreading:
 
     def notes(self, ranks: Ranks) -> list[str]:
         """What is assumed of the cut."""
-        return uneven(self.architecture, ranks, self.group)
+        return [*uneven(self.architecture, ranks, self.group), *repeated(whole_towers(self.found, ranks.tp))]
 
     @cached_property
     def added(self) -> int:
@@ -91,11 +100,13 @@ class Spreading:
         cut = (ranks.tp, ranks.ep if experts else 1, ranks.dp if experts else 1, experts)
         if cut not in self._tensors:
             found: dict[Key, int] = {}
+            whole = whole_towers(self.found, ranks.tp)
             for site, parts in self.found:
                 if (site.weight.split == "expert") == experts:
+                    held = Ranks() if site.stack in whole else ranks
                     for share in parts:
                         key = _key(site, share)
-                        found[key] = found.get(key, 0) + rank_bytes(site, share, ranks, self.group)
+                        found[key] = found.get(key, 0) + rank_bytes(site, share, held, self.group)
             self._tensors[cut] = found
         return self._tensors[cut]
 

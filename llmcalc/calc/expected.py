@@ -8,7 +8,7 @@ from typing import NamedTuple
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.latency import Latency
 from llmcalc.calc.timing import Timing
-from llmcalc.hardware.calibrations import Calibration, find
+from llmcalc.hardware.calibrations import Calibration, find, lines
 
 # The largest error on a format held out of the fit: Q4_0 from F16 and Q8_0, 15 Apple chips (benchmarks/).
 HELD_OUT = 0.12
@@ -16,9 +16,11 @@ HELD_OUT = 0.12
 
 # The largest error on a model held out of the fit: 7 B from 70 B and 8x7B on one device (benchmarks/).
 UNSEEN = 0.27
-# With experts each calibration saw one family. Carried over to another family's rows, its middle is up to 4.05 times
-# what was measured, or 1.85 times less (benchmarks/): the range of a shape that it did not see.
-OTHER_EXPERTS = (4.1, 1.9)
+# With experts each calibration saw one family. Carried over to another family's rows, its middle is up to 1.63 times
+# what was measured, or 1.27 times less (benchmarks/): the range of a shape that it did not see.
+OTHER_EXPERTS = (1.7, 1.3)
+# The largest error of an engine's line on a device and model held out of it, 73 rows of 24 pairs (benchmarks/).
+OTHER_DEVICE = 0.30
 # Figures of a device that make it another than the one that was measured.
 DECIDES = {"bandwidth", "peak", "link"}
 
@@ -56,6 +58,22 @@ def expected(found: Latency) -> Expected | None:
     return step_expected(found, found.decode)
 
 
+def silence(found: Latency, timing: Timing) -> str:
+    """Why nothing is expected of a step."""
+    if given := set(found.device.given) & DECIDES:
+        options = ", ".join(f"--{name}" for name in sorted(given))
+        return f"with {options} it is another device than any that was measured"
+    if (timing.compute_seconds or 0.0) > timing.memory_seconds:
+        return "the step is bound by computing, and calibrations are of steps bound by memory"
+    reason = "no calibration speaks for this device, engine and kind of model"
+    names = dict.fromkeys(
+        line.engine.split()[0] for line in lines(found.device, experts=found.reader.experts, ranks=_ranks(found))
+    )
+    if found.engine == "none" and names:
+        return f"{reason}; {' or '.join(f'--engine {name}' for name in names)} would go by other devices"
+    return reason
+
+
 def step_expected(found: Latency, timing: Timing) -> Expected | None:
     """The expectation of a decode step of that model on that device.
 
@@ -63,25 +81,52 @@ def step_expected(found: Latency, timing: Timing) -> Expected | None:
     """
     if set(found.device.given) & DECIDES or (timing.compute_seconds or 0.0) > timing.memory_seconds:
         return None
-    calibration = find(found.device.id, found.engine, experts=found.reader.experts)
+    calibration = find(found.device, found.engine, experts=found.reader.experts, ranks=_ranks(found))
     if calibration is None:
         return None
     size = moved(found, timing)
     likely = max(timing.seconds_at_least, calibration.seconds(len(found.architecture.decoder.calls), size))
-    seen, spread = shape(found.architecture) in calibration.shapes, calibration.spread
-    low, high = 1 - spread, 1 + spread
-    if not seen:
-        low, high = 1 - max(UNSEEN, spread), 1 + max(UNSEEN, spread)
-    if not seen and found.reader.experts:
-        low, high = 1 / OTHER_EXPERTS[0], OTHER_EXPERTS[1]
-    told = (*_narrow(calibration, found, seen=seen), *_stretched(calibration, size, found))
+    seen = shape(found.architecture) in calibration.shapes
+    low, high = _range(calibration, seen=seen, experts=found.reader.experts)
+    told = (*_elsewhere(calibration), *_narrow(calibration, found, seen=seen), *_stretched(calibration, size, found),
+            *_together(calibration, _ranks(found)))  # fmt: skip
     return Expected(max(timing.seconds_at_least, likely * low), likely, likely * high, calibration, told)
+
+
+def _range(calibration: Calibration, *, seen: bool, experts: bool) -> tuple[float, float]:
+    """How far below and above its middle an expectation reaches; errors of device and model may come together."""
+    spread = max(calibration.spread, OTHER_DEVICE) if calibration.devices else calibration.spread
+    low, high = 1 - spread, 1 + spread
+    if seen:
+        return low, high
+    fewer, more = (1 / OTHER_EXPERTS[0], OTHER_EXPERTS[1]) if experts else (1 - UNSEEN, 1 + UNSEEN)
+    return (low * fewer, high * more) if calibration.devices else (min(low, fewer), max(high, more))
+
+
+def _elsewhere(calibration: Calibration) -> tuple[str, ...]:
+    if not calibration.devices:
+        return ()
+    return (
+        f"too few such models were measured under {calibration.engine} on this device: the expectation rests on what "
+        f"it reached on {', '.join(calibration.devices)}",
+    )
+
+
+def _ranks(found: Latency) -> int:
+    return found.reader.ranks.tp * found.reader.ranks.pp
+
+
+def _together(calibration: Calibration, ranks: int) -> tuple[str, ...]:
+    if ranks <= calibration.ranks:
+        return ()
+    most = "one device alone" if calibration.ranks == 1 else f"at most {calibration.ranks} devices"
+    return (f"the expectation is of {ranks} devices and rests on {most}: what they say to each other is not in it",)
 
 
 def _narrow(calibration: Calibration, found: Latency, *, seen: bool) -> tuple[str, ...]:
     if not found.reader.experts:
         return ()
-    wide = "" if seen else f"; for another shape its range is a {OTHER_EXPERTS[0]:g}th to {OTHER_EXPERTS[1]:g} times"
+    wide = "" if seen else f"; for another shape its range is 1/{OTHER_EXPERTS[0]:g} to {OTHER_EXPERTS[1]:g} times"
     return (
         f"the expectation of a model with experts rests on {calibration.rows} rows of {', '.join(calibration.models)} "
         f"under {calibration.engine}{wide}",

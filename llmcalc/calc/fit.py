@@ -7,7 +7,7 @@ from typing import NamedTuple
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.degrees import Spreading
 from llmcalc.calc.room import Asked, array_stages
-from llmcalc.calc.sizing import Sequences, sequences
+from llmcalc.calc.sizing import Sequences
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.errors import LlmcalcError
 from llmcalc.hardware.device import Device
@@ -58,24 +58,3 @@ def need(
     return max(
         (Need(*pair, device.memory_bytes) for pair in zip(held, kept, strict=True)), key=lambda one: sum(one[:2])
     )
-
-
-def short_by(
-    architecture: Architecture,
-    device: Device,
-    ranks: Ranks,
-    weights: str = "config",
-    group_size: int | None = None,
-    cache: str = "auto",
-    tokens: int = 4096,
-    batch: int = 1,
-) -> int | None:
-    """Bytes that are missing on the fullest device for ``batch`` sequences of ``tokens``, 0 where they fit.
-
-    None where it cannot be told, as :func:`need` says.
-    """
-    found = need(
-        architecture, device, ranks, sequences(tokens, batch, None, None, 0), weights=weights, group_size=group_size,
-        cache=cache,
-    )  # fmt: skip
-    return None if found is None else found.short_by_bytes

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.cache import CacheEstimate, kv_cache
 from llmcalc.calc.rows import shared
-from llmcalc.calc.sharding import rank_row, stages
+from llmcalc.calc.sharding import check_cut, rank_row, stages
 from llmcalc.calc.sizing import Sequences, Sizer, sequences
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.engines.base import Budget, Part, StageBytes
@@ -199,6 +199,7 @@ def array_stages(architecture: Architecture, asked: Asked, sizes: Sequences) -> 
     """
     if not architecture.decoder.layers:
         return (0,) * asked.ranks.pp
+    check_cut(architecture, asked.ranks.tp)
     sizer = Sizer(architecture, find_cache(asked.cache, architecture.cache_format or architecture.dtype))
     block = asked.block_size or 1
     prefix = min(asked.shared_prefix // block * block, *(size.tokens for size, _ in sizes.groups))

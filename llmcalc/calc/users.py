@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from llmcalc.calc.capacity import Capacity
-from llmcalc.calc.expected import Expected, step_expected
+from llmcalc.calc.expected import Expected, silence, step_expected
 from llmcalc.calc.latency import Latency, latency
 from llmcalc.calc.room import most
 from llmcalc.calc.sizing import Sequences
@@ -29,6 +29,7 @@ class Served(NamedTuple):
     """The most sequences at once on one basis, what limits them, and a decode step of so many.
 
     most: None where nothing limits them. tokens_per_second_per_device: each a token a step; None for none.
+    step: what is expected of that step, where that is the basis.
     """
 
     basis: Basis
@@ -36,6 +37,7 @@ class Served(NamedTuple):
     limited_by: LimitedBy
     itl_seconds: float | None
     tokens_per_second_per_device: float | None
+    step: Expected | None = None
 
 
 class Met(NamedTuple):
@@ -47,6 +49,8 @@ class Met(NamedTuple):
     expected: float | None
     met: bool | None
     basis: Basis | None
+    expected_low: float | None = None
+    expected_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,14 @@ class Users:
         number, name = _least(self._expected_limits)
         seen = self.likely(number) if number else None
         seconds = None if seen is None else seen.likely
-        return Served("expected", number, name, seconds, self._rate(number, seconds))
+        return Served("expected", number, name, seconds, self._rate(number, seconds), seen)
+
+    @property
+    def told(self) -> Expected | None:
+        """The expectation that is told of: of the users expected, else of those asked for, held against a target."""
+        if self.expected is not None and self.expected.step is not None:
+            return self.expected.step
+        return None if self.max_itl is None else self.likely(self.room.asked.batch)
 
     @cached_property
     def _expected_limits(self) -> dict[LimitedBy, int | None]:
@@ -143,7 +154,7 @@ class Users:
     def silent(self) -> str:
         """Why no number of users is expected; empty where one is."""
         if self.spoken == 0:
-            return "no calibration speaks of this device, engine and model"
+            return silence(self.found, self._step(1))
         if self.max_ttft is not None:
             return "no calibration speaks of first tokens, which --max-ttft limits"
         number, name = _least(self._expected_limits)
@@ -161,19 +172,19 @@ class Users:
         number = self.room.asked.batch
         seen, out = self.likely(number), []
         if self.max_itl is not None:
-            likely = None if seen is None else seen.likely
-            out.append(_met("itl", self.max_itl, self.itl(number), likely))
+            out.append(_met("itl", self.max_itl, self.itl(number), seen))
         if self.max_ttft is not None:
             out.append(_met("ttft", self.max_ttft, self.ttft(number), None))
         return tuple(out)
 
 
-def _met(target: Target, seconds: float, least: float, likely: float | None) -> Met:
+def _met(target: Target, seconds: float, least: float, seen: Expected | None) -> Met:
+    low, likely, high = (None, None, None) if seen is None else seen[:3]
     if least > seconds:
-        return Met(target, seconds, least, likely, False, "at_least")
+        return Met(target, seconds, least, likely, False, "at_least", low, high)
     if likely is None:
         return Met(target, seconds, least, None, None, None)
-    return Met(target, seconds, least, likely, likely <= seconds, "expected")
+    return Met(target, seconds, least, likely, likely <= seconds, "expected", low, high)
 
 
 def _least(limits: dict[LimitedBy, int | None]) -> tuple[int | None, LimitedBy]:

@@ -3,31 +3,35 @@
 Matrices are cut by outputs (``column``) or inputs (``row``) and stored in their layout piece by piece, so that a cut
 which no whole group survives is an error, but for experts whose loaders deal out whole groups (:func:`dealt`); norms,
 routers, latent down-projections are on every rank; heads of keys and values are repeated where ranks are more; experts
-are spread over ``ep``.
+are spread over ``ep``. A tower that cannot be cut is whole on every rank (:func:`whole_towers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from llmcalc.arch.attention import Attention
 from llmcalc.arch.base import Weight
+from llmcalc.arch.cca import ConvolvedAttention
 from llmcalc.arch.model import Architecture, Stack
 from llmcalc.arch.moe import MixtureOfAttentionHeads, MixtureOfExperts
 from llmcalc.arch.ssm import Mamba2
-from llmcalc.calc.sharding import stages
+from llmcalc.calc.sharding import check_heads, stages
 from llmcalc.errors import InvalidInputError, UnsupportedFormatError
 from llmcalc.schemes.layouts import Scaled, divide
 from llmcalc.schemes.packed import Gptq
-from llmcalc.schemes.sites import Site
+from llmcalc.schemes.sites import TOWERS, Site
 
 if TYPE_CHECKING:
     from llmcalc.calc.weights import Share
 
 Cut = tuple[int, ...]
+NOTHING: Mapping[str, str] = MappingProxyType({})
 # What belongs to the heads of keys and values, and is repeated with them.
-KEY_VALUE = ("k_proj", "v_proj", "k_norm", "k_sconv", "v_sconv")
+KEY_VALUE = re.compile(r"\b([kv]_(proj|norm|sconv)|v_proj_(current|delayed)|qk_norm\.temp)\b")
 # Whose experts in mxfp4 are dealt out by whole groups: the model's own loaders in vLLM and SGLang (models/gpt_oss.py)
 # give a rank ceil(groups / ranks) of them. The loaders of other models, and those of GPTQ and AWQ, need an even cut.
 DEALT = ("gpt_oss",)
@@ -65,10 +69,10 @@ def largest_rank(
     ranks.check()
     spans = stages(cut_stack(architecture).depth, ranks.pp)
     sizes = [beside] * len(spans)
-    group = dealt(architecture, found)
+    group, whole = dealt(architecture, found), whole_towers(found, ranks.tp)
     for site, parts in found:
         for share in parts:
-            one = rank_bytes(site, share, ranks, group)
+            one = rank_bytes(site, share, Ranks() if site.stack in whole else ranks, group)
             for index, held in enumerate(held_by_stage(architecture, site, share, spans)):
                 sizes[index] += one * held
     return max(sizes)
@@ -112,10 +116,28 @@ def dealt(architecture: Architecture, found: Sequence[tuple[Site, tuple[Share, .
     return max((one.block for one in layouts if isinstance(one, Scaled) and one.name == "mxfp4"), default=1)
 
 
+def whole_towers(found: Sequence[tuple[Site, tuple[Share, ...]]], tp: int) -> dict[str, str]:
+    """Towers that so many ranks cannot share out, each with the reason: they are whole on every rank.
+
+    Source: vLLM, ``InternParallelAttention`` of models/intern_vit.py, and ``mm_encoder_tp_mode="data"`` for others.
+    """
+    whole: dict[str, str] = {}
+    for site, parts in found:
+        if site.stack in TOWERS and site.stack not in whole:
+            try:
+                for share in parts:
+                    rank_bytes(site, share, Ranks(tp))
+            except InvalidInputError as error:
+                whole[site.stack] = error.message
+    return whole
+
+
 def rank_bytes(site: Site, share: Share, ranks: Ranks, group: int = 1) -> int:
     """Bytes of one block's tensors on the fullest rank. Args: group: what :func:`dealt` says."""
     copies = share.copies
     tp = ranks.tp
+    if site.weight.split in ("column", "row"):
+        check_heads(site.spec, tp)
     if site.weight.split == "expert":
         copies, tp = -(-copies // ranks.ep), ranks.expert_tp
     try:
@@ -154,16 +176,15 @@ def _rows(site: Site, weight: Weight, tp: int) -> int:
     spec, rows = site.spec, weight.shape[0]
     if isinstance(spec, Mamba2) and _leaf(weight) in ("in_proj", "conv1d"):
         return _scan_rows(spec, weight, tp)
-    if isinstance(spec, (Attention, MixtureOfAttentionHeads)):
-        shared = isinstance(spec, MixtureOfAttentionHeads) or _leaf(weight) in KEY_VALUE
+    if isinstance(spec, ConvolvedAttention) and "conv_qk" in weight.name:
+        _divided(spec.channels // spec.head_dim, tp, weight)
+    elif isinstance(spec, MixtureOfAttentionHeads) or (isinstance(spec, Attention) and KEY_VALUE.search(weight.name)):
         heads = spec.num_key_value_heads
-        if isinstance(spec, Attention) and not shared:
-            heads = spec.num_attention_heads
-        if shared and tp > heads and rows % heads == 0:
+        if tp > heads:
             _divided(tp, heads, weight, turned=True)
-            return rows // heads
-        if heads % tp and rows % heads == 0:
-            raise InvalidInputError(f"--tp {tp} does not divide the {heads} heads of {weight.name}")
+        else:
+            _divided(heads, tp, weight)
+        return rows // min(tp, heads)
     return _divided(rows, tp, weight)
 
 
@@ -205,10 +226,12 @@ def _divided(whole: int, parts: int, weight: Weight, *, turned: bool = False) ->
     return whole // parts
 
 
-def shared_out(architecture: Architecture, ranks: Ranks, group: int = 1) -> list[str]:
+def shared_out(
+    architecture: Architecture, ranks: Ranks, group: int = 1, whole: Mapping[str, str] = NOTHING
+) -> list[str]:
     """What is said of a model on several ranks: padding of its vocabulary, how experts are cut, what is not counted.
 
-    Args: group: what :func:`dealt` says.
+    Args: group: what :func:`dealt` says. whole: what :func:`whole_towers` says.
     """
     rows, tp = architecture.vocab_size, ranks.tp
     said: list[str] = []
@@ -219,10 +242,18 @@ def shared_out(architecture: Architecture, ranks: Ranks, group: int = 1) -> list
         said.append(f"the vocabulary of {rows:,} is padded to {each * tp:,}, {each:,} rows on each of {tp} ranks")
     if ranks.ep > 1 and ranks.expert_tp > 1:
         said.append(f"each expert is cut into {ranks.expert_tp}: {tp * ranks.dp} ranks for --ep {ranks.ep}")
-    said += uneven(architecture, ranks, group)
+    said += [*uneven(architecture, ranks, group), *repeated(whole)]
     if architecture.mtp:
         said.append("multi-token-prediction heads are not in the bytes of a device")
     return said
+
+
+def repeated(whole: Mapping[str, str]) -> list[str]:
+    """What is said of towers that are not cut."""
+    return [
+        f"the {name} tower is whole on every device, for {reason} (vLLM: --mm-encoder-tp-mode data)"
+        for name, reason in whole.items()
+    ]
 
 
 def uneven(architecture: Architecture, ranks: Ranks, group: int) -> list[str]:

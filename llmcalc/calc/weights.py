@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from llmcalc.arch.model import Architecture
 from llmcalc.calc.inputs import Described, architecture_of
-from llmcalc.calc.weight_shards import Ranks, dealt, largest_rank, shared_out
+from llmcalc.calc.weight_shards import Ranks, dealt, largest_rank, shared_out, whole_towers
 from llmcalc.errors import InvalidInputError, UnsupportedFormatError, UnsupportedLayerError
 from llmcalc.figure import Factor, Figure, product, total
 from llmcalc.schemes.layouts import Layout, Piece
@@ -259,7 +259,7 @@ def _said(architecture: Architecture, found: Found, ranks: Ranks) -> list[str]:
         said.append("router matrices in the model's own format, as the checkpoints of DeepSeek-V3 and GLM-5 hold them")
     if architecture.aliases:
         said.append("the output head is the token table: stored once")
-    return [*said, *shared_out(architecture, ranks, dealt(architecture, found))]
+    return [*said, *shared_out(architecture, ranks, dealt(architecture, found), whole_towers(found, ranks.tp))]
 
 
 def _unmatched(

@@ -15,7 +15,6 @@ from llmcalc.cli import rank_options as rank
 from llmcalc.cli.capacity_report import report
 from llmcalc.cli.output import Form, emit
 from llmcalc.cli.priced import priced
-from llmcalc.hardware.catalogue import describe
 from llmcalc.loading import load
 
 app = opt.verb_app()
@@ -87,8 +86,7 @@ def verb(
 ) -> None:
     """How many sequences fit, what is the longest context, how many devices, and how many users?"""
     form = Form(as_json, csv, markdown, output, force, explain)
-    named = any(value is not None for value in (gpu, memory, bandwidth, peak, link))
-    device = describe(gpu, memory=memory, bandwidth=bandwidth, peak=peak, link=link) if named else None
+    device = dev.described(gpu, memory, bandwidth, peak, link)
     found = priced(load(model, source=source, as_family=as_family, overrides=opt.overrides(settings)), weights)
     asked = Asked(tokens, batch, cache, engine, rank.ranks(gpus, tp, pp, ep, dp), block_size, max_batched_tokens,
                   encoder_tokens, image_tokens, shared_prefix)  # fmt: skip

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmcalc.calc.capacity import Capacity
+from llmcalc.calc.expected import Expected
 from llmcalc.calc.fewest import MOST_DEVICES
 from llmcalc.calc.users import Met, Users
 from llmcalc.calc.weights import choose
 from llmcalc.cli import options as opt
+from llmcalc.cli.expectation import in_json, rests_on
 from llmcalc.cli.output import model_block
 from llmcalc.loading import Model
 from llmcalc.report.report import Cell, Column, Report, Table, answers
@@ -25,7 +27,7 @@ def report(model: Model, room: Capacity, served: Users | None, inputs: dict[str,
     return Report(
         "capacity", model_block(model.provenance), kept, found, headline(model, room, served),
         (bar(room), ways(room)) if room.device is not None else (pool(room),), (room.figure,),
-        (*model.assumptions, *assumptions(room, served)), (*model.warnings, *warned(room)), csv=answers(found),
+        (*model.assumptions, *assumptions(room, served)), (*model.warnings, *warned(room, served)), csv=answers(found),
     )  # fmt: skip
 
 
@@ -64,7 +66,7 @@ def of_users(room: Capacity, served: Users | None) -> dict[str, object]:
         name = "memory" if room.max_sequences is not None else "nothing"
         return {"limited_by": name, "max_users": room.max_sequences, "tokens_per_second_per_device": None,
                 "basis": "at_least", "targets": [], "max_users_expected": None, "expected_reason": None}  # fmt: skip
-    bound, likely = served.bound, served.expected
+    bound, likely, told = served.bound, served.expected, served.told
     return {
         "limited_by": bound.limited_by, "max_users": bound.most,
         "tokens_per_second_per_device": bound.tokens_per_second_per_device, "basis": bound.basis,
@@ -73,6 +75,7 @@ def of_users(room: Capacity, served: Users | None) -> dict[str, object]:
         "max_users_expected": likely and likely.most, "limited_by_expected": likely and likely.limited_by,
         "tokens_per_second_per_device_expected": likely and likely.tokens_per_second_per_device,
         "itl_seconds_expected": likely and likely.itl_seconds,
+        "decode_seconds_expected": told and in_json(told),
         "expected_up_to_users": served.spoken, "expected_reason": served.silent or None,
     }  # fmt: skip
 
@@ -136,20 +139,29 @@ def _users(served: Users | None) -> Iterator[str]:
                f"at most {bound.tokens_per_second_per_device:,.0f} tokens/s a device")  # fmt: skip
     if likely is not None and likely.most and likely.itl_seconds:
         yield (f"expected: {likely.most:,} users at once, limited by {LIMITS[likely.limited_by]}: a token likely takes "
-               f"{show_seconds(likely.itl_seconds)}, "
+               f"{show_seconds(likely.itl_seconds)}{_between(likely.step)}, "
                f"{likely.tokens_per_second_per_device:,.0f} tokens/s a device")  # fmt: skip
     elif likely is not None and likely.most == 0 and bound.most:
         yield f"expected: no user is served within {LIMITS[likely.limited_by]}"
     elif served.spoken != 0 and bound.most:
-        yield f"expected: not known: {served.silent}"
+        yield f"expected: not known, for {served.silent}"
     yield from (_target(target, served.room.asked.batch) for target in served.met())
+    if served.told is not None:
+        yield f"expected {rests_on(served.told)}"
+
+
+def _between(step: Expected | None) -> str:
+    return "" if step is None else f" ({show_seconds(step.low)} to {show_seconds(step.high)})"
 
 
 def _target(target: Met, number: int) -> str:
     """Whether the sequences asked for meet a target, and on what basis that is said."""
     what = "a token" if target.target == "itl" else "the last first token"
     least = f"{what} takes at least {show_seconds(target.at_least)}"
-    seen = "" if target.expected is None else f"{what} likely takes {show_seconds(target.expected)}"
+    low, likely, high = target.expected_low, target.expected, target.expected_high
+    seen = ""
+    if low is not None and likely is not None and high is not None:
+        seen = f"{what} likely takes {show_seconds(likely)} ({show_seconds(low)} to {show_seconds(high)})"
     verdict = {
         (False, "at_least"): f"surely missed, {least}", (False, "expected"): f"expected to be missed, {seen}",
         (True, "expected"): f"expected to be met, {seen}", (None, None): f"not ruled out, {least}",
@@ -210,14 +222,19 @@ def assumptions(room: Capacity, served: Users | None) -> Iterator[str]:
             yield "by the bound, stages may work on different sequences at once; expected are steps of all together"
 
 
-def warned(room: Capacity) -> Iterator[str]:
+def warned(room: Capacity, served: Users | None) -> Iterator[str]:
     """What changes a figure."""
+    if served is not None and served.told is not None:
+        yield from served.told.warnings
     if room.limits.weight_memory is None and room.device is not None:
         yield from choose(room.architecture, room.weights, room.group_size).warnings
     yield from opt.without_effect(room.architecture, room.asked.encoder_tokens, room.asked.image_tokens)
     if room.architecture.dtype_assumed:
         yield f"the config names no dtype; {room.architecture.dtype} is taken"
     limit = room.architecture.max_position_embeddings
+    if room.device is not None and room.device.unified_memory and "memory" not in room.device.given:
+        yield (f"{room.device.name}: the memory is the system's too, which may leave the GPU less (macOS by default "
+               "two thirds to three quarters); --memory says how much")  # fmt: skip
     if room.device is None:
         given = [f"--{name.replace('_', '-')}" for name, value in room.limits._asdict().items()
                  if value is not None and name != "cache_memory"]  # fmt: skip

@@ -69,14 +69,13 @@ def verb(
     evens = even(expense, saving)
     ranks, first = rank.ranks(gpus, tp, pp, ep, 1), prompt or tokens
     found, money, devices, room = None, None, ranks.tp * ranks.pp, None
-    named = any(value is not None for value in (gpu, memory, bandwidth, peak, link))
-    device = dev.described(gpu, memory, bandwidth, peak, link) if named else None
+    device = dev.described(gpu, memory, bandwidth, peak, link)
     basis = "at_least" if tokens_per_second is None and seconds is None else "measured"
     if price is not None and basis == "measured":
         money = measured(price, tokens_per_second, seconds, devices, batch, generated, first)
     elif price is not None and model is not None:
         found = priced(load(model, source=source, as_family=as_family, overrides=opt.overrides(settings)), weights)
-        device = device or dev.described(gpu, memory, bandwidth, peak, link)
+        device = dev.needed(device)
         answer = latency(
             found.architecture, device, first, batch, prompt=first, output=generated, weights=weights, cache=cache,
             ranks=ranks,
@@ -152,7 +151,10 @@ def report(
         lines.append(f"the expense has paid for itself after {evens:,} requests")
         rows.append(("requests to break even", f"{evens}"))
     said = ["a bound, not an expectation: the fastest that the device could be, all devices busy with these requests"]
-    formula = "price x devices x seconds / (3600 x requests at once)"
+    formula = "price x device seconds of a request / 3600"
+    if money is not None:
+        formula += (f" = ${inputs['price']:g} x {money.device_seconds_per_request:,.6g} s / 3600 = "
+                    f"${money.usd_per_request:.6g} (device seconds: devices x seconds / requests at once)")  # fmt: skip
     block = model_block(model.provenance) if model is not None else None
     table = Table((Column("US dollars", "what"), Column("", "usd")), tuple(rows))
     told = [formula, *(said if basis == "at_least" else [])]

@@ -52,17 +52,23 @@ Link = Annotated[float | None, _rated("link", BYTES, "To other devices, one way:
 
 
 def described(
-    gpu: str | None,
-    memory: int | None = None,
-    bandwidth: float | None = None,
-    peak: float | None = None,
-    link: float | None = None,
-) -> Device:
-    """The device that the options name or describe.
+    gpu: str | None, memory: int | None, bandwidth: float | None, peak: float | None, link: float | None
+) -> Device | None:
+    """The device that the options name or describe, None where they say nothing.
 
     Raises: NotFoundError, InvalidInputError.
     """
+    if all(value is None for value in (gpu, memory, bandwidth, peak, link)):
+        return None
     return describe(gpu, memory=memory, bandwidth=bandwidth, peak=peak, link=link)
+
+
+def needed(device: Device | None) -> Device:
+    """The device, where there is no answer without one.
+
+    Raises: InvalidInputError.
+    """
+    return describe(None) if device is None else device
 
 
 def device_inputs(device: Device | None) -> dict[str, object]:

@@ -64,7 +64,8 @@ def _row(d: Device) -> tuple[Cell, ...]:
 
 def one(d: Device) -> Report:
     """Every figure of one accelerator, with its confidence."""
-    head = [f"{d.name} · {d.id}", f"also: {', '.join((*d.device_names, *d.aliases)) or 'no other name'}"]
+    others = ", ".join((*d.device_names, *d.aliases))
+    head = [f"{d.name} · {d.id}", *([f"also: {others}"] if others else [])]
     head += [f"sources: {'; '.join(d.source)} ({d.date})", *([d.notes] if d.notes else [])]
     columns = (Column("figure", "figure"), Column("value", "value"), Column("confidence", "confidence"))
     rows = tuple((label, text, sure) for label, text, sure in _lines(d))

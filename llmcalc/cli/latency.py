@@ -74,7 +74,7 @@ def verb(
     """How fast can it be at best, what limits it, and what to expect?"""
     form = Form(as_json, csv, markdown, output, force, explain)
     opt.one_of(model, params)
-    device, ranks = dev.described(gpu, memory, bandwidth, peak, link), rank.ranks(gpus, tp, pp, ep, dp)
+    device, ranks = dev.needed(dev.described(gpu, memory, bandwidth, peak, link)), rank.ranks(gpus, tp, pp, ep, dp)
     inputs: dict[str, object] = {
         "tokens": tokens, "batch": batch, "prompt": prompt, "output": generated, "encoder_tokens": encoder_tokens,
         "image_tokens": image_tokens, "weights": weights, "group_size": group_size, "cache": cache, "mla": mla,
@@ -93,4 +93,5 @@ def verb(
         batched_tokens=max_batched_tokens, engine=engine, shared_prefix=shared_prefix,
     )  # fmt: skip
     drafts = speculate(answer, load(draft).architecture, acceptance, draft_tokens) if draft else None
-    emit(report(found, answer, inputs, drafts), form)
+    unused = () if draft else opt.typed(ctx, "acceptance", "draft-tokens")
+    emit(report(found, answer, inputs, drafts, unused), form)

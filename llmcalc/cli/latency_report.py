@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from llmcalc.calc.expected import Expected, expected
+from llmcalc.calc.expected import Expected, expected, silence
 from llmcalc.calc.fit import need
 from llmcalc.calc.latency import Latency
 from llmcalc.calc.speculative import Speculation
@@ -12,6 +12,7 @@ from llmcalc.calc.timing import Timing, longest
 from llmcalc.calc.weight_shards import Ranks, uneven
 from llmcalc.calc.weights import rule_of_thumb
 from llmcalc.cli import options as opt
+from llmcalc.cli.expectation import in_json, rests_on
 from llmcalc.cli.output import model_block
 from llmcalc.errors import InvalidInputError
 from llmcalc.figure import Factor, Figure, product, total
@@ -29,19 +30,18 @@ NEEDED = (
 )
 
 
-def report(model: Model, found: Latency, inputs: dict[str, object], drafts: Speculation | None = None) -> Report:
-    """The times as a report."""
+def report(
+    model: Model, found: Latency, inputs: dict[str, object], drafts: Speculation | None, unused: Sequence[str]
+) -> Report:
+    """The times as a report. Args: unused: options that have no effect."""
     likely = expected(found)
     chooser = found.reader.chooser
     assumed = (*model.assumptions, *chooser.notes, *assumptions(found))
-    beside = opt.without_effect(model.architecture, found.encoder_tokens, found.images)
     warnings = (
-        *model.warnings,
-        *chooser.warnings,
-        *beside,
-        *warned(model, found),
+        *model.warnings, *chooser.warnings, *opt.without_effect(model.architecture, found.encoder_tokens, found.images),
+        *(f"--{name} has no effect without --draft" for name in unused), *warned(model, found),
         *(likely.warnings if likely else ()),
-    )
+    )  # fmt: skip
     answer = results(found, likely) | {"speculative": drafts and drafts._asdict()}
     lines = [*headline(model, found, likely), *_drafted(drafts)]
     return Report(
@@ -68,17 +68,7 @@ def results(found: Latency, likely: Expected | None) -> dict[str, object]:
         "prefill_flops": sum(n * timing.flops for timing, n in found.passes),
         "ttft_seconds_at_least": found.prefill_seconds_at_least,
         "request_seconds_at_least": found.request_seconds_at_least,
-        "decode_seconds_expected": None if likely is None else spread(likely),
-    }  # fmt: skip
-
-
-def spread(likely: Expected) -> dict[str, object]:
-    """An expectation with its range and its calibration."""
-    row = likely.calibration
-    return {
-        "low": likely.low, "likely": likely.likely, "high": likely.high,
-        "calibration": {**row._asdict(), "models": list(row.models), "sources": list(row.sources),
-                        "shapes": list(row.shapes)},
+        "decode_seconds_expected": None if likely is None else in_json(likely),
     }  # fmt: skip
 
 
@@ -95,15 +85,10 @@ def headline(model: Model, found: Latency, likely: Expected | None) -> list[str]
         f"the roofline of operators one after another: {show_seconds(step.seconds_roofline)}",
     ]
     if likely is not None:
-        row = likely.calibration
-        lines.append(
-            f"expected: {show_seconds(likely.low)} to {show_seconds(likely.high)}, likely "
-            f"{show_seconds(likely.likely)} (under {row.engine}, from {row.rows} rows of "
-            f"{', '.join(row.models)}, {row.origin}{f' on {row.date}' if row.date else ''}: {'; '.join(row.sources)}; "
-            f"mean error {100 * row.residual:.1f}%)"
-        )
+        lines.append(f"expected: {show_seconds(likely.low)} to {show_seconds(likely.high)}, likely "
+                     f"{show_seconds(likely.likely)} ({rests_on(likely)})")  # fmt: skip
     else:
-        lines.append("no expectation: no calibration speaks for this device, engine and kind of model")
+        lines.append(f"no expectation: {silence(found, step)}")
     batch = found.compute_bound_batch
     if found.peak is not None:
         lines.append("at this length decode never turns compute-bound" if batch is None

@@ -160,16 +160,20 @@ def lengths(text: str | None, file: Path | None, ctx: typer.Context | None = Non
     if text is None and file is None:
         return None
     name = "--lengths" if file is None else f"--lengths-file {file}"
-    for other in ("tokens", "batch"):
-        source = ctx.get_parameter_source(other) if ctx is not None else None
-        if source is not None and source.name != "DEFAULT":
-            raise typer.BadParameter(f"{name.split(maxsplit=1)[0]} stands in place of --{other}; give one of them")
+    for other in typed(ctx, "tokens", "batch"):
+        raise typer.BadParameter(f"{name.split(maxsplit=1)[0]} stands in place of --{other}; give one of them")
     if file is not None:
         return _read_lengths(_file_text(file, name), name)
     try:
         return _read_lengths(text or "", name)
     except InvalidInputError as error:
         raise typer.BadParameter(error.message) from None
+
+
+def typed(ctx: typer.Context | None, *names: str) -> list[str]:
+    """Which of the options a person gave."""
+    sources = {name: ctx.get_parameter_source(name.replace("-", "_")) for name in names} if ctx is not None else {}
+    return [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
 
 
 def _file_text(file: Path, name: str) -> str:

@@ -4,8 +4,27 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from llmcalc.arch.base import State
+from llmcalc.arch.base import Spec, State
 from llmcalc.errors import InvalidInputError
+
+# Fields of layer kinds that count what stays whole on a rank.
+WHOLE = {"num_attention_heads": "heads", "num_heads": "heads", "heads": "heads", "num_key_heads": "key heads",
+         "num_value_heads": "value heads", "o_groups": "groups of the output"}  # fmt: skip
+
+
+def check_heads(spec: Spec, tp: int) -> None:
+    """Heads of queries, scans and linear attention are shared out whole and never repeated.
+
+    Raises: InvalidInputError where ``tp`` does not divide them. Source: vLLM, ``verify_with_parallel_config`` of
+    config/model.py, and the views by ``num_k_heads // tp_size`` of models/qwen3_next.py; reference_model/cuts.py.
+    """
+    for field, name in WHOLE.items():
+        number = getattr(spec, field, 1)
+        if number > 1 and number % tp:
+            raise InvalidInputError(
+                f"--tp {tp} does not divide the {number} {name} of {spec.kind.replace('_', ' ')}",
+                f"choose a divisor of {number}",
+            )
 
 
 def rank_row(state: State, tp: int) -> tuple[int, ...]:

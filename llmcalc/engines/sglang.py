@@ -19,8 +19,7 @@ SOURCE = "SGLang srt/mem_cache/memory_pool.py"
 FORMATS = ("bf16", "fp16", "fp32", "fp8")
 RUNS = ("Attention", "LatentAttention", "GatedDelta", "KimiDelta", "DecayAttention", "Mamba2", "ShortConv")
 SCOPES = ("full", "sliding", "chunked", "fixed", "bidirectional")
-PAGES = {"Attention": 1, "LatentAttention": 1}  # tokens of a page; the sparse kernels force theirs
-SPARSE_PAGE = 64
+SPARSE_PAGE = 64  # tokens of a page, which the sparse kernels force; elsewhere one
 # Families with a pool of their own for layers with a window (model_config.py is_hybrid_swa_model); the window layers of
 # the others are kept at full length. The window pool has so much of the other's slots (swa_full_tokens_ratio).
 WINDOW_POOLS: dict[str, Fraction] = dict.fromkeys(

@@ -1,14 +1,14 @@
 """What devices were seen to reach: two numbers a device and engine, fitted on measurements that their makers published.
 
 A calibration says t = layers x overhead + bytes / (efficiency x bandwidth). Those of the package are in
-``data/calibrations.json`` (made by ``benchmarks/decode_times.py``); those of this machine in the user's own file.
+``data/calibrations.json`` (made by ``benchmarks/decode_times.py``); those of this machine in the user's own file. An
+engine that was measured on several devices of a maker has a line of its own, which speaks for his other devices.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -28,6 +28,7 @@ class Calibration(NamedTuple):
     residual, worst: mean and largest relative error on its own rows. spread: half the width of the range that is
     shown around an expectation. bytes_low, bytes_high: what its rows read. experts, dense: the models that it saw.
     shapes: their layers and widths, ``32x4096``; of another shape, less is known.
+    devices: those that the rows are from, where they are others than this one. ranks: the most that ran together.
     """
 
     device: str
@@ -48,10 +49,45 @@ class Calibration(NamedTuple):
     shapes: tuple[str, ...] = ()
     origin: str = "published"
     date: str = ""
+    devices: tuple[str, ...] = ()
+    ranks: int = 1
 
     def seconds(self, layers: int, moved: float) -> float:
         """A decode step of so many layers and bytes."""
         return layers * self.overhead_seconds + moved / (self.efficiency * self.bandwidth_bytes_per_second)
+
+
+class EngineLine(NamedTuple):
+    """The line of an engine over all devices of a maker that it was measured on; fields as of :class:`Calibration`.
+
+    dense, experts: whether at least two devices ran such models.
+    """
+
+    engine: str
+    vendor: str
+    overhead_seconds: float
+    efficiency: float
+    rows: int
+    residual: float
+    worst: float
+    spread: float
+    bytes_low: int
+    bytes_high: int
+    models: tuple[str, ...]
+    dense: bool
+    experts: bool
+    sources: tuple[str, ...]
+    shapes: tuple[str, ...]
+    devices: tuple[str, ...]
+    ranks: int
+
+    def on(self, device: Device) -> Calibration:
+        """What it says of a device."""
+        fields = {name: value for name, value in self._asdict().items() if name != "vendor"}
+        return Calibration(
+            device=device.id, bandwidth_bytes_per_second=device.bandwidth(), origin="published of other devices",
+            **fields,
+        )  # fmt: skip
 
 
 def local_path() -> Path:
@@ -78,13 +114,16 @@ def read(text: str | bytes, where: str, origin: str = "published") -> tuple[Cali
 
 
 def _row(row: dict[str, Any], origin: str) -> Calibration:
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    found = Calibration(**{**fields, "origin": origin})
+    found = Calibration(**{**_fields(row), "origin": origin})
     if not all(isinstance(value, tuple) for value in (found.models, found.sources, found.shapes)):
         raise ValueError(f"{found.device}: models, sources and shapes are lists")
     if not (found.overhead_seconds >= 0 and 0 < found.efficiency <= 1 and found.bandwidth_bytes_per_second > 0):
         raise ValueError(f"{found.device}: {found.overhead_seconds} s a layer, efficiency {found.efficiency}")
     return found
+
+
+def _fields(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
 
 
 def keep(row: Calibration, device: Device | None = None) -> Path:
@@ -140,19 +179,49 @@ def known() -> tuple[Calibration, ...]:
 
 
 @cache
+def _text() -> str:
+    return (files("llmcalc.data") / "calibrations.json").read_text("utf-8")
+
+
+@cache
 def _shipped() -> tuple[Calibration, ...]:
-    return read((files("llmcalc.data") / "calibrations.json").read_text("utf-8"), "data/calibrations.json")
+    return read(_text(), "data/calibrations.json")
 
 
-def find(device: str, engine: str, *, experts: bool, among: Iterable[Calibration] | None = None) -> Calibration | None:
+@cache
+def engine_lines() -> tuple[EngineLine, ...]:
+    """The lines of engines that were measured on several devices."""
+    return tuple(EngineLine(**_fields(row)) for row in json.loads(_text())["engines"])
+
+
+def find(device: Device, engine: str, *, experts: bool, ranks: int = 1) -> Calibration | None:
     """The calibration of a device: of the engine if one is named, else of whichever has most rows.
 
-    Only one that saw a model of the same kind, with experts or without, speaks for a model; None where there is none.
+    Where a named engine was not measured on it, what it reached on several others of the maker speaks for it. Only one
+    that saw a model of the same kind, with experts or without, speaks for a model; None where there is none.
+    Args: ranks: devices that run together.
     """
     fitting = [
         row
-        for row in (known() if among is None else among)
-        if row.device == device and engine in ("none", row.engine, row.engine.split()[0])
+        for row in known()
+        if row.device == device.id and engine in ("none", *_names(row.engine))
         and (row.experts if experts else row.dense)
     ]  # fmt: skip
-    return max(fitting, key=lambda row: (row.origin != "published", row.rows), default=None)
+    if fitting:
+        return max(fitting, key=lambda row: (row.origin != "published", row.rows))
+    told = lines(device, experts=experts, ranks=ranks)
+    return next((line.on(device) for line in told if engine in _names(line.engine)), None)
+
+
+def lines(device: Device, *, experts: bool, ranks: int) -> tuple[EngineLine, ...]:
+    """The lines that speak for a device: of engines that ran a model of the kind on several devices of its maker."""
+    return tuple(
+        line
+        for line in engine_lines()
+        if device.vendor == line.vendor and ranks <= line.ranks and (line.experts if experts else line.dense)
+    )
+
+
+def _names(engine: str) -> tuple[str, str]:
+    """As it was measured (``llama.cpp metal``), and the engine alone."""
+    return engine, engine.split(maxsplit=1)[0]

@@ -51,7 +51,7 @@ def test_by_the_bound() -> None:
         ("llama-3-70b", "h200-sxm-141gb", 2048, Ranks(4), 0.03),
         ("llama-2-7b", "a100-sxm4-80gb", 64, Ranks(), 0.012),
         ("llama-2-7b", "a100-sxm4-80gb", 1024, Ranks(), 0.02),
-        ("deepseek-v3", "b200-180gb", 2048, Ranks(8), 0.05),
+        ("deepseek-v3", "b200-180gb", 2048, Ranks(8), 0.03),
     ],
 )
 def test_the_two_are_never_mixed(name: str, gpu: str, tokens: int, ranks: Ranks, itl: float) -> None:

@@ -172,3 +172,26 @@ def test_what_has_no_effect_is_said(run: Run) -> None:
         "fewest devices: none up to 1,024"
         in run("capacity", "llama-3-8b", "--memory", "1GiB", "--engine", "vllm").stdout
     )
+
+
+def test_expectations_say_whose_they_are_and_how_wide(run: Run) -> None:
+    """On the H100 one model with experts was measured: another is told with its rows and range, as by latency."""
+    words = ("gpt-oss-120b", "--gpu", "h100", "--engine", "vllm")
+    done = run("capacity", *words, "--max-itl", "0.02")
+    line = "the expectation of a model with experts rests on 4 rows of minimax-m2.7 under vllm; for another shape"
+    assert line in done.stderr
+    assert line in run("latency", *words).stderr
+    assert "a token likely takes 5.972 ms (3.513 ms to 7.764 ms)" in done.stdout
+    assert "expected from 4 rows of minimax-m2.7 under vllm, published: aiconfigurator-core" in done.stdout
+    found = results(run, *words, "--max-itl", "0.02")
+    assert found["decode_seconds_expected"]["likely"] == found["itl_seconds_expected"]
+    (target,) = found["targets"]
+    assert target["expected_low"] < target["expected"] < target["expected_high"]
+    likely = json.loads(run("latency", *words, "--json").stdout)["results"]["decode_seconds_expected"]
+    assert [target["expected_low"], target["expected_high"]] == pytest.approx([likely["low"], likely["high"]])
+
+
+def test_memory_that_is_shared_with_the_system(run: Run) -> None:
+    words = ("llama-3-8b", "--gpu", "m3-max", "--weights", "q4_k_m", "--engine", "llama.cpp")
+    assert "macOS by default two thirds to three quarters" in run("capacity", *words).stderr
+    assert "macOS" not in run("capacity", *words, "--memory", "96GiB").stderr

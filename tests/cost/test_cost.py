@@ -96,3 +96,10 @@ def test_a_price_of_what_does_not_fit_is_said(run: Run) -> None:
     assert (two["results"]["fits"], two["results"]["short_by_bytes"]) == (True, 0)
     unknown = json.loads(run("cost", "llama-3-8b", "--bandwidth", "1TB/s", "--price", "3", "--json").stdout)
     assert (unknown["results"]["fits"], unknown["inputs"]["memory_bytes"]) == (None, None)
+
+
+def test_explained_with_its_numbers(run: Run) -> None:
+    """Eight requests of 10 seconds on four devices of 3.6 dollars an hour: five device seconds each."""
+    words = ("--price", "3.6", "--seconds", "10", "--tp", "4", "--batch", "8", "--prompt", "100", "--output", "100")
+    text = run("cost", *words, "--explain").stdout
+    assert "price x device seconds of a request / 3600 = $3.6 x 5 s / 3600 = $0.005" in text

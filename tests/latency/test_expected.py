@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llmcalc import load
-from llmcalc.calc.expected import UNSEEN, Point, expected, fit
+from llmcalc.calc.expected import UNSEEN, Point, expected, fit, silence
 from llmcalc.calc.latency import latency
+from llmcalc.calc.weight_shards import Ranks
 from llmcalc.errors import MalformedConfigError
 from llmcalc.hardware.calibrations import VARIABLE, find, known, local_path, read
 from llmcalc.hardware.catalogue import describe
@@ -38,13 +40,46 @@ def test_another_model_is_known_less_well() -> None:
     assert other.high / other.likely == pytest.approx(1 + UNSEEN)
 
 
+def latency_of(name: str) -> float:
+    found = latency(load(name).architecture, describe("h100-sxm5-80gb"), 1000, engine="vllm")
+    return found.decode.seconds_at_least
+
+
+def test_an_engine_speaks_for_other_devices_of_the_maker() -> None:
+    """llama.cpp was measured on eight NVIDIA devices, and on no L4."""
+    likely = expected(latency(LLAMA, describe("l4"), 64, weights="q4_0", engine="llama.cpp"))
+    assert likely is not None
+    assert "under llama.cpp cuda on this device: the expectation rests on what it reached on a100" in likely.warnings[0]
+    assert "rtx-4090" in likely.calibration.devices
+    assert likely.calibration.origin == "published of other devices"
+    assert (likely.calibration.device, likely.calibration.bandwidth_bytes_per_second) == ("l4", 300_000_000_000)
+    assert likely.high / likely.likely == pytest.approx(1.30)
+    other = expected(latency(load("llama-2-13b").architecture, describe("l4"), 64, weights="q4_0", engine="llama.cpp"))
+    assert other is not None
+    assert other.high / other.likely == pytest.approx(1.30 * 1.27)
+    own = expected(latency(LLAMA, describe("apple-m1-pro"), 64, weights="q4_0", engine="llama.cpp"))
+    assert own is not None
+    assert own.calibration.devices == ()
+
+
+def test_an_engine_is_silent_of_other_makers_and_kinds() -> None:
+    def on(device: str, name: str, engine: str) -> object:
+        return expected(latency(load(name).architecture, describe(device), 64, weights="q4_0", engine=engine))
+
+    assert on("mi300x", "llama-2-7b", "llama.cpp") is None  # on AMD's two cards it used Vulkan: two rows
+    assert on("apple-m1-pro", "gpt-oss-20b", "llama.cpp") is None  # one Apple device ran experts
+    assert on("l4", "llama-2-7b", "vllm") is None  # one device ran a dense model
+    assert on("l4", "qwen3-30b-a3b", "vllm") is not None
+    assert on("l4", "llama-2-7b", "none") is None
+
+
 def test_experts_of_another_family_are_hardly_known() -> None:
-    """On the H100 MiniMax-M2.7 alone was measured: 62 layers of 3,072."""
+    """On the H100 under vLLM MiniMax-M2.7 alone was measured: 62 layers of 3,072."""
     likely = expected(latency(load("gpt-oss-120b").architecture, describe("h100-sxm5-80gb"), 1000, engine="vllm"))
     assert likely is not None
-    assert likely.warnings[0].startswith("the expectation of a model with experts rests on 5 rows of minimax-m2.7")
-    assert likely.high / likely.likely == pytest.approx(1.9)
-    assert likely.low <= likely.likely / 4
+    assert likely.warnings[0].startswith("the expectation of a model with experts rests on 4 rows of minimax-m2.7")
+    assert likely.high / likely.likely == pytest.approx(1.3)
+    assert likely.low == pytest.approx(max(likely.likely / 1.7, latency_of("gpt-oss-120b")))
 
 
 def test_no_calibration_no_expectation() -> None:
@@ -53,6 +88,34 @@ def test_no_calibration_no_expectation() -> None:
     assert expected(latency(LLAMA, describe("apple-m1-pro"), engine="vllm")) is None
     assert expected(latency(load("gpt-oss-20b").architecture, describe("apple-m1-pro"))) is None  # it saw no experts
     assert expected(latency(LLAMA, describe("h200-sxm-141gb"), 1, 4096)) is None  # bound by compute
+
+
+@pytest.mark.parametrize(("name", "device", "given", "words"), [
+    ("llama-2-7b", "h100", {}, "no calibration speaks for this device, engine and kind of model; --engine llama.cpp"),
+    ("qwen3-30b-a3b", "h200", {"ranks": Ranks(4)}, "kind of model; --engine vllm would go by other devices"),
+    ("llama-2-7b", "h100", {"ranks": Ranks(2)}, "no calibration speaks for this device, engine and kind of model"),
+    ("llama-2-7b", "h100", {"engine": "sglang"}, "no calibration speaks for this device, engine and kind of model"),
+    ("llama-2-7b", "h200", {"batch": 4096, "tokens": 1}, "the step is bound by computing"),
+    ("llama-2-7b", "h200", {"rate": 4e12}, "with --bandwidth it is another device than any that was measured"),
+])  # fmt: skip
+def test_silence_has_its_reason(name: str, device: str, given: dict[str, Any], words: str) -> None:
+    described = describe(device, bandwidth=given.get("rate"))
+    options = {key: value for key, value in given.items() if key != "rate"}
+    found = latency(load(name).architecture, described, **options)
+    assert expected(found) is None
+    reason = silence(found, found.decode)
+    assert words in reason
+    assert ("--engine" in reason) == ("--engine" in words)
+
+
+def test_more_devices_than_were_measured_is_said() -> None:
+    """llama.cpp ran on one chip, gpt-fast on up to eight A100."""
+    likely = expected(latency(LLAMA, describe("apple-m1-pro"), 64, ranks=Ranks(2)))
+    assert likely is not None
+    assert "the expectation is of 2 devices and rests on one device alone" in likely.warnings[-1]
+    many = expected(latency(load("llama-2-70b").architecture, describe("a100-sxm4-80gb"), 64, ranks=Ranks(8)))
+    assert many is not None
+    assert many.warnings == ()
 
 
 def test_far_from_what_was_measured_is_said() -> None:
@@ -67,7 +130,7 @@ def test_calibrations_of_this_machine_go_first(tmp_path: Path, monkeypatch: pyte
     assert local_path() == file
     assert all(row.origin == "published" for row in known())
     file.write_text(ROW, encoding="utf-8")
-    row = find("rtx-4090", "none", experts=False)
+    row = find(describe("rtx-4090"), "none", experts=False)
     assert row is not None
     assert row.origin == "measured here"
     assert row.seconds(10, 504e9) == pytest.approx(1.0001)

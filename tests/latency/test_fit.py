@@ -9,25 +9,31 @@ from subprocess import CompletedProcess
 import pytest
 
 from llmcalc import load
-from llmcalc.calc.fit import need, short_by
+from llmcalc.calc.fit import need
 from llmcalc.calc.sizing import sequences
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.hardware.catalogue import describe
+from llmcalc.hardware.device import Device
 
 LLAMA = load("llama-3-8b").architecture
 WEIGHTS, CACHE = 16_060_522_496, 131_072 * 4096
 
 
+def short_by(device: Device, ranks: Ranks, tokens: int = 4096, batch: int = 1, cache: str = "auto") -> int | None:
+    found = need(LLAMA, device, ranks, sequences(tokens, batch, None, None, 0), cache=cache)
+    return None if found is None else found.short_by_bytes
+
+
 def test_what_is_missing_to_the_byte() -> None:
     exactly = describe(memory=WEIGHTS + CACHE)
-    assert short_by(LLAMA, exactly, Ranks()) == 0
-    assert short_by(LLAMA, describe(memory=WEIGHTS + CACHE - 1), Ranks()) == 1
-    assert short_by(LLAMA, exactly, Ranks(), batch=3) == 2 * CACHE
-    assert short_by(LLAMA, exactly, Ranks(), tokens=4097) == 131_072
-    assert short_by(LLAMA, exactly, Ranks(), cache="fp8", batch=2) == 0
-    assert short_by(LLAMA, exactly, Ranks(2), batch=2) == 0
-    assert short_by(LLAMA, describe(bandwidth=1e12), Ranks()) is None
-    assert short_by(LLAMA, exactly, Ranks(3)) is None  # 3 divides nothing: others say so
+    assert short_by(exactly, Ranks()) == 0
+    assert short_by(describe(memory=WEIGHTS + CACHE - 1), Ranks()) == 1
+    assert short_by(exactly, Ranks(), batch=3) == 2 * CACHE
+    assert short_by(exactly, Ranks(), tokens=4097) == 131_072
+    assert short_by(exactly, Ranks(), cache="fp8", batch=2) == 0
+    assert short_by(exactly, Ranks(2), batch=2) == 0
+    assert short_by(describe(bandwidth=1e12), Ranks()) is None
+    assert short_by(exactly, Ranks(3)) is None  # 3 divides nothing: others say so
 
 
 def test_lengths_and_a_prefix_that_is_kept_once() -> None:

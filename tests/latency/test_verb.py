@@ -108,6 +108,12 @@ def test_drafting(run: Run) -> None:
     assert found["speculative"]["speed_up"] > 1
 
 
+def test_options_that_belong_to_a_draft(run: Run) -> None:
+    done = run("latency", "llama-3-8b", "--gpu", "h100", "--acceptance", "0.5", "--json")
+    assert "--acceptance has no effect without --draft" in done.stderr
+    assert json.loads(done.stdout)["warnings"] == ["--acceptance has no effect without --draft"]
+
+
 def test_warnings(run: Run) -> None:
     done = run("latency", "llama-3-70b", "--bandwidth", "1TB/s", "--tp", "2", "--tokens", "9000")
     assert "no peak is known" in done.stderr

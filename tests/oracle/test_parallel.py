@@ -21,12 +21,12 @@ from llmcalc import Ranks, kv_cache, weights
 from llmcalc.arch.model import Architecture
 from llmcalc.errors import InvalidInputError, MeasureError, UnsupportedLayerError
 from reference_model import parallel
-from reference_model.cache import Cache, Formats
 from reference_model.load import parameters
 from reference_model.ranks import started
 from tests.conftest import ROOT
 from tests.oracle.cases import CONFIGS
-from tests.oracle.corpus import architecture, image, one_of_each
+from tests.oracle.corpus import image
+from tests.oracle.full_size import built, plain, stated
 from tests.oracle.ranks import LENGTH, SOURCE, Found, family, together, whole
 
 LIMIT = 1e-5  # relative, of fp32
@@ -152,20 +152,9 @@ SPREAD = [
 
 @pytest.mark.parametrize(("slug", "tp", "spread"), [*((slug, tp, False) for slug, tp in FULL), *SPREAD])
 def test_bytes_at_full_size(slug: str, tp: int, spread: bool) -> None:
-    """One block of each kind is built and counted by the number of its like; nothing is stored in any other format."""
-    found = replace(architecture(slug), dtype="fp32", quantization=None, cache_format=None, towers=(), mtp=())
-    small, counts = one_of_each(found)
-    with torch.device("meta"):
-        shard = parallel.build(small, parallel.Group(tp, spread=spread))
-        slots = shard.allocate(1, 5000, Formats(), image(found)).slots
-    blocks = [sum(4 * t.numel() for t in (*b.parameters(), *b.buffers())) for b in shard.main.blocks]
-    ends = sum(4 * t.numel() for t in (*shard.parameters(), *shard.buffers())) - sum(blocks)
-    held = ends + sum(count * block for count, block in zip(counts, blocks, strict=True))
-    assert held == weights(found, ranks=Ranks(tp=tp, ep=tp if spread else 1)).per_device_bytes
-    calls = [len(depths) for _, depths in found.decoder.call_groups]
-    kept = sum(n * Cache([slot], 1, 5000, torch.device("meta")).bytes for n, slot in zip(calls, slots, strict=True))
-    images = {"image_tokens": image(found)} if image(found) else {}
-    assert kept == kv_cache(found, 5000, tp=tp, encoder_tokens=image(found), **images).per_device_bytes
+    """Nothing is stored in any other format than fp32."""
+    found = plain(slug)
+    assert built(found, tp, spread=spread) == stated(found, tp, spread=spread)
 
 
 # -- refusals ------------------------------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmcalc import Ranks, load, read_config, weights
+from llmcalc import Ranks, kv_cache, load, read_config, weights
 from llmcalc.calc.degrees import Spreading
 from llmcalc.calc.latency import latency
 from llmcalc.errors import InvalidInputError
@@ -200,3 +202,44 @@ def test_the_shared_keys_of_attention_experts_are_repeated() -> None:
     shared = 2 * 2 * 4 * 16 * 64
     assert 4 * four == one + 3 * 2 * sum(whole)
     assert 8 * eight == one + 7 * 2 * sum(whole) + 2 * shared
+
+
+# -- heads, towers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "tp", "words"), [
+    ("deepseek-v3", 256, "--tp 256 does not divide the 128 heads of latent attention"),
+    ("kimi-k2", 128, "--tp 128 does not divide the 64 heads of latent attention"),
+    ("minicpm3-4b", 16, "--tp 16 does not divide the 40 heads of latent attention"),
+    ("qwen3-next-80b-a3b", 32, "--tp 32 does not divide the 16 key heads of linear attention"),
+    ("qwen3.5-397b-a17b", 32, "--tp 32 does not divide the 16 key heads of linear attention"),
+    ("deepseek-v4-flash", 16, "--tp 16 does not divide the 8 groups of the output of"),
+])  # fmt: skip
+def test_heads_are_not_cut_in_weights_or_cache(name: str, tp: int, words: str) -> None:
+    """The shares of their matrices would come out even."""
+    model = load(name).architecture
+    for figure in (lambda: weights(model, ranks=Ranks(tp)), lambda: kv_cache(model, 100, tp=tp)):
+        with pytest.raises(InvalidInputError, match=words):
+            figure()
+    assert Spreading(model).choice(Ranks(tp)).reason.startswith(words)
+
+
+def test_a_tower_that_cannot_be_cut_is_whole_on_every_device() -> None:
+    """Sixteen heads of the vision tower on 16 ranks, and on 32."""
+    model = load("qwen3-vl-8b").architecture
+    text = replace(model, towers=())
+    cut, whole = weights(model, ranks=Ranks(16)), weights(model, ranks=Ranks(32))
+    assert whole.per_device_bytes == weights(text, ranks=Ranks(32)).per_device_bytes + whole.vision_bytes
+    assert cut.per_device_bytes < weights(text, ranks=Ranks(16)).per_device_bytes + cut.vision_bytes
+    said = [line for line in whole.assumptions if "tower" in line]
+    assert len(said) == 1
+    assert "the vision tower is whole on every device, for --tp 32 does not divide the 16 heads" in said[0]
+    assert not any("tower" in line for line in cut.assumptions)
+    assert Spreading(model).stages(Ranks(32)) == (whole.per_device_bytes,)
+    assert Spreading(model).notes(Ranks(32)) == said
+
+
+def test_vectors_of_channels_are_cut_with_them() -> None:
+    """RWKV-4 on two: five mixing vectors a layer and the norms are on both, and a row that pads table and head."""
+    whole, half = rank("rwkv-4-169m-pile", "fp32"), rank("rwkv-4-169m-pile", "fp32", tp=2)
+    assert 2 * half == whole + 4 * 768 * (12 * (5 + 4) + 4 + 2)

@@ -56,7 +56,7 @@ def attention(fields: Fields, d: int, scope: Scope) -> Attention:
     """Heads of ``d_kv``, whatever d / heads is."""
     h, width = fields.integer("num_attention_heads"), fields.integer("head_dim")
     buckets = fields.integer("relative_attention_num_buckets")
-    bias = RelativeBias(buckets, h, fields.integer("relative_attention_max_distance", null=128), owns=False)
+    bias = RelativeBias(buckets, h, fields.integer("relative_attention_max_distance", null=128))
     return Attention(
         d,
         h,
