@@ -55,7 +55,7 @@ def test_a_graph_that_cannot_be_captured(measure: Measure, monkeypatch: pytest.M
     done = run(measure, monkeypatch, world, "--json", "--phase", "decode")
 
     assert done.code == 0
-    assert done.results["errors"] == [f"decode in a graph: {CAPTURING}"]
+    assert done.results["errors"] == [f"decode (graph, 1 x {tokens}): {CAPTURING}" for tokens in (16, 2)]
     assert {run["mode"] for run in done.results["runs"]} == {"eager"}
     assert done.results["calibration"]["graph_launch_seconds"] is None
     assert done.row("decode_seconds", "eager")["verdict"] == "within"
