@@ -91,7 +91,7 @@ def shape_of(work: Workload) -> tuple[int, int]:
 def size_of(machine: Machine, budget: float) -> tuple[int, bool]:
     """Bytes of a buffer, and whether that is beyond what caches hold; less of it where time or memory is short."""
     wanted = max(LEAST, TIMES_CACHE * machine.cache_bytes())
-    have = min(wanted, machine.free_bytes() // 8, int(budget * 12 * 2**20))
+    have = min(wanted, machine.free_bytes() // 8, int(budget * 18 * 2**20))
     return max(2**22, have), have >= wanted
 
 

@@ -19,6 +19,7 @@ from llmcalc.measure.machine import Ability, Kind, MemoryUse
 from llmcalc.units import parse_size
 
 PROC, SYS = Path("/proc"), Path("/sys")
+LOOK = 0.3  # seconds
 BUSY = 0.5  # load a core above which threads wait for each other
 
 
@@ -44,7 +45,7 @@ class CpuMachine:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         cores = min(cores, self._quota() or cores)
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-        self.shared = load / cores > BUSY
+        self.shared = load / cores > BUSY and self._busy(cores) > BUSY / 2
         if self.shared:
             self.warnings.append(
                 f"others work on this machine (load {load:.1f} on {cores} cores): times are theirs too"
@@ -60,6 +61,27 @@ class CpuMachine:
         import platform
 
         return platform.processor() or platform.machine()
+
+    def _busy(self, cores: int) -> float:
+        """Cores' worth of work of others a core, now: the load is an average that still knows what went before.
+
+        A load that /proc/stat says nothing of is taken as it is.
+        """
+        first = self._ticks()
+        time.sleep(LOOK)
+        second = self._ticks()
+        if first is None or second is None or second[0] == first[0]:
+            return 1.0
+        share = 1 - (second[1] - first[1]) / (second[0] - first[0])
+        return share * (os.cpu_count() or cores) / cores
+
+    def _ticks(self) -> tuple[int, int] | None:
+        """Of all cores: in all, and idle (or waiting for a disk)."""
+        with suppress(OSError, ValueError, IndexError):
+            words = (self._proc / "stat").read_text("ascii", "replace").split("\n", 1)[0].split()[1:9]
+            numbers = [int(word) for word in words]
+            return sum(numbers), numbers[3] + numbers[4]
+        return None
 
     def _quota(self) -> int | None:
         """Cores that the control group grants."""
