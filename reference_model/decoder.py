@@ -167,11 +167,14 @@ class Decoder(nn.Module):
         tables = (m for _, s, m in self.main.stem.each() if isinstance(s, embedding.Embedding) and s.tokens)
         return cast(nn.Embedding, next(tables, None))
 
-    def merge(self, *, experts: bool = True) -> Decoder:
-        """One product where several read the same (q, k and v; gate and up; if wanted all experts): for inference."""
+    def merge(self, *, grouped: bool = True) -> Decoder:
+        """One product where several read the same (q, k and v; gate and up), for inference. grouped: and one of all
+        experts, where their sizes allow it; else they run one by one, which waits for the router's choice."""
         for part in self.modules():
-            if isinstance(part, Attention | FeedForward) or (experts and isinstance(part, MixtureOfExperts)):
+            if isinstance(part, Attention | FeedForward):
                 part.merge()
+            elif isinstance(part, MixtureOfExperts):
+                part.merge(grouped=grouped)
         return self
 
     def allocate(self, batch: int, capacity: int, formats: Formats | None = None, source: int = 0) -> Cache:

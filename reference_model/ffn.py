@@ -210,29 +210,38 @@ class MixtureOfExperts(nn.Module):
             self.fc1_latent_proj = nn.Linear(spec.hidden_size, width, bias=False)
             self.fc2_latent_proj = nn.Linear(width, spec.hidden_size, bias=False)
             self.latent_norm = Norm(base.Norm(width)) if spec.latent_norm else None
-        self.stacked: dict[str, Stacked] | None = None
+        self.stacked: tuple[Stacked, Stacked] | None = None
+        self.grouped = False
 
-    def merge(self) -> None:
-        """Stack the experts' matrices: a step then waits for no choice of the router.
-
-        Not where rows are no multiple of 16 bytes, which torch's grouped product refuses.
-        """
+    def merge(self, *, grouped: bool) -> None:
+        """Lay the experts' matrices together. grouped: all of them are one product, which waits for no choice of the
+        router; not where rows are no multiple of 16 bytes, which torch's grouped product refuses."""
         matrices = [part for part in self.experts[0].parameters() if part.dim() > 1]
-        if any(size * part.itemsize % 16 for part in matrices for size in part.shape):
-            return
-        names = ("gate_proj", "up_proj", "down_proj") if self.spec.gated else ("up_proj", "down_proj")
-        self.stacked = {name: Stacked([getattr(expert, name) for expert in self.experts]) for name in names}
+        self.grouped = grouped and not any(size * part.itemsize % 16 for part in matrices for size in part.shape)
+        into = ("gate_proj", "up_proj") if self.spec.gated else ("up_proj",)
+        first = Stacked(*([getattr(expert, name) for expert in self.experts] for name in into))
+        self.stacked = first, Stacked([expert.down_proj for expert in self.experts])
+
+    def expert(self, x_ND: Tensor, index: int) -> Tensor:
+        """One expert: [N, D] -> [N, D]."""
+        found = cast(Expert, self.experts[index])
+        if self.stacked is None:
+            return found(x_ND)
+        *gate, up_NF = self.stacked[0].one(x_ND, index)
+        return self.stacked[1].one(found.inner(up_NF, gate[0] if gate else None), index)[0]
 
     def routed(self, x_ML: Tensor, weights_MK: Tensor, chosen_MK: Tensor) -> Tensor:
         """Tokens gathered expert by expert, so exactly K experts a token are computed: [M, L]."""
+        if len(x_ML) == 1 and not self.spec.scale_input:
+            return weights_MK @ torch.cat([self.expert(x_ML, index) for index in chosen_MK[0].tolist()])
         out_ML = torch.zeros_like(x_ML)
         for index in chosen_MK.unique().tolist():
             m, k = (chosen_MK == index).nonzero(as_tuple=True)
             weight_N1 = weights_MK[m, k, None]
             if self.spec.scale_input:
-                out_ML.index_add_(0, m, self.experts[index](x_ML[m] * weight_N1))
+                out_ML.index_add_(0, m, self.expert(x_ML[m] * weight_N1, index))
             else:
-                out_ML.index_add_(0, m, self.experts[index](x_ML[m]) * weight_N1)
+                out_ML.index_add_(0, m, self.expert(x_ML[m], index) * weight_N1)
         return out_ML
 
     def sorted(self, x_ML: Tensor, weights_MK: Tensor, chosen_MK: Tensor) -> Tensor:
@@ -243,9 +252,9 @@ class MixtureOfExperts(nn.Module):
         ends_E = torch.searchsorted(expert_N, torch.arange(E, device=expert_N.device), right=True).int()
         weight_N1, rows_NL = weights_MK.flatten()[order_N, None], x_ML[order_N // K]
         rows_NL = rows_NL * weight_N1 if self.spec.scale_input else rows_NL
-        made = {name: part(rows_NL, expert_N, ends_E) for name, part in self.stacked.items() if name != "down_proj"}
-        inner_NF = cast(Expert, self.experts[0]).inner(made["up_proj"], made.get("gate_proj"))
-        out_NL = self.stacked["down_proj"](inner_NF, expert_N, ends_E)
+        *gate, up_NF = self.stacked[0](rows_NL, expert_N, ends_E)
+        inner_NF = cast(Expert, self.experts[0]).inner(up_NF, gate[0] if gate else None)
+        (out_NL,) = self.stacked[1](inner_NF, expert_N, ends_E)
         out_NL = out_NL if self.spec.scale_input else out_NL * weight_N1
         back_NL = torch.empty_like(out_NL)
         back_NL[order_N] = out_NL  # then a sum in one order: adding by index would take another one each time
@@ -256,7 +265,7 @@ class MixtureOfExperts(nn.Module):
         s, x_MD = self.spec, x_BTD.flatten(0, 1)
         weights_MK, chosen_MK = self.gate(x_MD)
         input_ML = self.fc1_latent_proj(x_MD) if s.latent_size else x_MD
-        way = self.routed if self.stacked is None else self.sorted
+        way = self.sorted if self.grouped else self.routed
         routed_ML = way(input_ML, weights_MK, chosen_MK)
         if s.latent_size:
             routed_ML = self.fc2_latent_proj(routed_ML if self.latent_norm is None else self.latent_norm(routed_ML))

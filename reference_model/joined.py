@@ -34,18 +34,37 @@ class Joined:
 
 
 class Stacked:
-    """The same matrix of all experts, so that tokens sorted by expert pass them in one product: [E, O, I]."""
+    """The same matrices of all experts in one piece of memory: [E, O, I], of several their rows one after another."""
 
-    def __init__(self, parts: list[nn.Linear]) -> None:
+    def __init__(self, *parts: list[nn.Linear]) -> None:
+        self.sizes = [one[0].out_features for one in parts]
+        count, inputs, first = len(parts[0]), parts[0][0].in_features, parts[0][0].weight
         with torch.no_grad():
-            self.weight_EOI = torch.stack([part.weight for part in parts])
-            self.bias_EO = None if parts[0].bias is None else torch.stack([part.bias for part in parts])
-        for index, part in enumerate(parts):
-            part.weight = nn.Parameter(self.weight_EOI[index], requires_grad=False)
-            if self.bias_EO is not None:
-                part.bias = nn.Parameter(self.bias_EO[index], requires_grad=False)
+            self.weight_EOI = first.new_empty(count, sum(self.sizes), inputs)
+            biased = parts[0][0].bias is not None
+            self.bias_EO = first.new_empty(count, sum(self.sizes)) if biased else None
+        for number, same in enumerate(parts):
+            rows = slice(sum(self.sizes[:number]), sum(self.sizes[: number + 1]))
+            for index, part in enumerate(same):
+                self._take(part, index, rows)
+        self.each = list(self.weight_EOI.unbind(0))
 
-    def __call__(self, x_NI: Tensor, expert_N: Tensor, ends_E: Tensor) -> Tensor:
-        """Rows sorted by expert, the expert of each, and where each expert's end: [N, I] -> [N, O]."""
+    def _take(self, part: nn.Linear, index: int, rows: slice) -> None:
+        """Move a matrix into its place, and let it be a view of that."""
+        with torch.no_grad():
+            self.weight_EOI[index, rows] = part.weight
+            part.weight = nn.Parameter(self.weight_EOI[index, rows], requires_grad=False)
+            if self.bias_EO is not None and part.bias is not None:
+                self.bias_EO[index, rows] = part.bias
+                part.bias = nn.Parameter(self.bias_EO[index, rows], requires_grad=False)
+
+    def one(self, x_NI: Tensor, index: int) -> tuple[Tensor, ...]:
+        """Through one expert's: [N, I] -> each [N, O]."""
+        bias_O = None if self.bias_EO is None else self.bias_EO[index]
+        return functional.linear(x_NI, self.each[index], bias_O).split(self.sizes, -1)
+
+    def __call__(self, x_NI: Tensor, expert_N: Tensor, ends_E: Tensor) -> tuple[Tensor, ...]:
+        """Rows sorted by expert, the expert of each, and where each expert's end: [N, I] -> each [N, O]."""
         y_NO = functional.grouped_mm(x_NI, self.weight_EOI.mT, offs=ends_E)
-        return y_NO if self.bias_EO is None else y_NO + self.bias_EO[expert_N]
+        y_NO = y_NO if self.bias_EO is None else y_NO + self.bias_EO[expert_N]
+        return y_NO.split(self.sizes, -1)

@@ -28,7 +28,7 @@ def build(work: Workload, machine: Machine, *, merged: bool = True) -> Decoder:
         torch.set_default_dtype(usual)
     model.requires_grad_(False)
     if merged:
-        model.merge(experts=machine.supports("grouped") and (machine.kind == "cpu" or work.dtype == "bf16"))
+        model.merge(grouped=machine.supports("grouped") and work.dtype == "bf16")
         machine.release()  # the parts that became one
     return model
 

@@ -19,7 +19,7 @@ from llmcalc.measure.workload import Workload
 
 LEAST, TIMES_CACHE = 256 * 2**20, 4
 OPERATIONS = 1000
-SMALLEST = {"cpu": 16 * 2**20, "cuda": 128 * 2**20}  # of a matrix: smaller ones would time launches
+SMALLEST = {"cpu": 2 * 2**20, "cuda": 128 * 2**20}  # of a matrix: smaller ones would time launches
 
 
 NARROW = read_config({
@@ -91,7 +91,7 @@ def shape_of(work: Workload) -> tuple[int, int]:
 def size_of(machine: Machine, budget: float) -> tuple[int, bool]:
     """Bytes of a buffer, and whether that is beyond what caches hold; less of it where time or memory is short."""
     wanted = max(LEAST, TIMES_CACHE * machine.cache_bytes())
-    have = min(wanted, machine.free_bytes() // 8, int(budget * 18 * 2**20))
+    have = min(wanted, machine.free_bytes() // 8, int(budget * 28 * 2**20))
     return max(2**22, have), have >= wanted
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from reference_model.decoder import Decoder
+from reference_model.ffn import MixtureOfExperts
 from tests.oracle.corpus import image
 from tests.oracle.test_corpus import UNLIKE, picture
 
@@ -27,6 +28,7 @@ def outputs(model: Decoder, tokens: torch.Tensor, states: torch.Tensor | None, s
 @pytest.mark.parametrize("slug", UNLIKE)
 @torch.no_grad()
 def test_merged_is_the_same(slug: str) -> None:
+    """With the experts in one product, and one by one."""
     small = UNLIKE[slug]
     torch.manual_seed(1)
     model, tokens = Decoder(small).eval(), torch.randint(0, 61, (2, TOKENS))
@@ -35,6 +37,11 @@ def test_merged_is_the_same(slug: str) -> None:
     found = outputs(model.merge(), tokens, states, image(small))
     assert float((found - expected).norm() / expected.norm()) < 1e-5
     assert stored(model) == size
+    for part in model.modules():
+        if isinstance(part, MixtureOfExperts):
+            part.grouped = False
+            found = outputs(model, tokens, states, image(small))
+            assert float((found - expected).norm() / expected.norm()) < 1e-5
 
 
 @torch.no_grad()
