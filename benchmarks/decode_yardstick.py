@@ -33,7 +33,8 @@ from llmcalc.measure.run import Asked, workload
 from llmcalc.sources import resolve
 
 DEFAULT = (
-    "tinyllama-1.1b", "mixtral-8x7b:2", "granite-3.0-1b-a400m", "minicpm3-4b:16", "gemma-3-1b", "qwen3.5-9b:4", "zamba2-1.2b",
+    "tinyllama-1.1b", "mixtral-8x7b:2", "granite-3.0-1b-a400m", "minicpm3-4b:16", "gemma-3-1b",
+    "qwen3.5-9b:4", "zamba2-1.2b",
 )  # fmt: skip
 TOKENS, WARM = 256, 3
 

@@ -233,7 +233,8 @@ class MixtureOfExperts(nn.Module):
     def routed(self, x_ML: Tensor, weights_MK: Tensor, chosen_MK: Tensor) -> Tensor:
         """Tokens gathered expert by expert, so exactly K experts a token are computed: [M, L]."""
         if len(x_ML) == 1 and not self.spec.scale_input:
-            return weights_MK @ torch.cat([self.expert(x_ML, index) for index in chosen_MK[0].tolist()])
+            made_KL = torch.cat([self.expert(x_ML, index) for index in chosen_MK[0].tolist()])
+            return (weights_MK[0, :, None] * made_KL).sum(0, keepdim=True)
         out_ML = torch.zeros_like(x_ML)
         for index in chosen_MK.unique().tolist():
             m, k = (chosen_MK == index).nonzero(as_tuple=True)
