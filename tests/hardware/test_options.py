@@ -21,8 +21,10 @@ def test_sizes_and_rates_are_read() -> None:
 
 
 def test_described() -> None:
-    card = opt.described("h200", memory=100 * 2**30)
+    card = opt.needed(opt.described("h200", 100 * 2**30, None, None, None))
 
     assert (card.memory(), card.bandwidth(), card.given) == (100 * 2**30, 4800 * 10**9, ("memory",))
+    nothing = opt.described(None, None, None, None, None)
+    assert nothing is None
     with pytest.raises(InvalidInputError, match="no device"):
-        opt.described(None)
+        opt.needed(nothing)

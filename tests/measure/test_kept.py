@@ -124,8 +124,13 @@ def test_stopped(tmp_path: Path, name: str) -> None:
     path = tmp_path / "out.json"
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     words = ["measure", "tiny.json", "--device", "cpu", "--tokens", "64", "--budget", "600", "--json", "-o", str(path)]
+    # Started from a shell in the background, this test inherits an interrupt that is ignored; a person's is not.
+    heeding = (
+        "import runpy, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "runpy.run_module('llmcalc', run_name='__main__')"
+    )
     running = subprocess.Popen(
-        [sys.executable, "-m", "llmcalc", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-c", heeding, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     until = time.monotonic() + 60
