@@ -99,7 +99,7 @@ def test_the_document_that_is_kept_is_the_last_one(once: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 def test_one_phase_alone(measure: Measure, phase: str) -> None:
-    done = measure(*QUICK, "--phase", phase, "--json")
+    done = measure(*QUICK, "--budget", "10", "--phase", phase, "--json")
     assert done.code == 0
     assert {run["phase"] for run in done.results["runs"]} == {phase}
 
