@@ -27,9 +27,10 @@ import torch
 
 from llmcalc.loading import load
 from llmcalc.measure import calibrate, predict
-from llmcalc.measure.build import allocate, build, prompt
+from llmcalc.measure.build import build
 from llmcalc.measure.environment import environment, facts
 from llmcalc.measure.run import Asked, workload
+from llmcalc.measure.steps import decode
 from llmcalc.sources import resolve
 
 DEFAULT = (
@@ -82,16 +83,11 @@ def pairs(name: str, layers: int | None, number: int) -> dict[str, object]:
         asked = Asked("cpu", ("decode",), layers, TOKENS, weights="fp32")
         work, _ = workload(load(name).architecture, asked, machine)
         model = build(work, machine)
-        cache, token = allocate(model, work, TOKENS + 1, 1), prompt(work, machine, 1, 1)
+        step = decode(model, work, machine, TOKENS, 1).step
         size = max(calibrate.LEAST, calibrate.TIMES_CACHE * machine.cache_bytes())
         with torch.inference_mode():
             bench = calibrate.gemv(machine, work, size)
         moved, _ = predict.moved(work, "decode", TOKENS, 1)
-
-        @torch.inference_mode()
-        def step() -> None:
-            cache.rewind(TOKENS)
-            token.copy_(model(token, cache).argmax(-1))
 
         room = machine.free_bytes() > 1.2 * sum(p.nbytes for p in model.parameters()) + 2**31
         other = library(name, layers, torch.float32) if room else None

@@ -117,20 +117,15 @@ class Rows:
 
     def write(self, new_BT: Tensor, flow: Flow) -> None:
         """Put the true new rows in their places; of more than a ring holds, the last: new [B, T, ...]."""
-        if not self.ring and flow.past + flow.new > self.rows and flow.whole:
-            raise InvalidInputError(
-                f"the cache has room for {self.rows} positions, and {flow.past + flow.new} are needed"
-            )
+        needed = flow.past + flow.new if flow.whole else int((flow.past_B + flow.new_B).max())
+        if not self.ring and needed > self.rows:
+            raise InvalidInputError(f"the cache has room for {self.rows} positions, and {needed} are needed")
         if flow.whole:
             kept = min(flow.new, self.rows)
             b_B1, row_BT = flow.once(("rows", self.rows), lambda: self.target(flow, kept))
             self.data[b_B1, row_BT] = new_BT[:, flow.new - kept :].to(self.data.dtype)
             return
         after_B1 = (flow.past_B + flow.new_B)[:, None]
-        if not self.ring and int(after_B1.max()) > self.rows:
-            raise InvalidInputError(
-                f"the cache has room for {self.rows} positions, and {int(after_B1.max())} are needed"
-            )
         kept_BT = flow.valid_BT & (flow.positions_BT >= after_B1 - self.rows)
         b, t = kept_BT.nonzero(as_tuple=True)
         self.data[b, flow.positions_BT[b, t] % max(self.rows, 1)] = new_BT[b, t].to(self.data.dtype)

@@ -8,8 +8,8 @@ Sources: arXiv:2104.09864 (rotary), 2306.15595 (interpolation), 2309.00071 (YaRN
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from llmcalc.errors import UnsupportedLayerError
 
 if TYPE_CHECKING:
     from reference_model.cache import Flow
+
+T = TypeVar("T")
 
 
 def _number(scaling: dict[str, object], name: str, default: float) -> float:
@@ -100,20 +102,26 @@ def frequencies(rope: Rope, length: int, d: int) -> tuple[Tensor, float]:
             raise UnsupportedLayerError(f"rotary positions of the type {other!r}")
 
 
-# Constants on a device: a copy from the host would stop a decode step.
-_KEPT: dict[Hashable, Tensor] = {}
-_THERE: dict[Hashable, tuple[Rope, Tensor, float]] = {}
+_KEPT: dict[Hashable, Any] = {}
+
+
+def kept(key: Hashable, make: Callable[[], T]) -> T:
+    """A constant on a device, brought there once: a copy from the host would stop a decode step."""
+    if key not in _KEPT:
+        if len(_KEPT) >= 256:
+            _KEPT.clear()
+        _KEPT[key] = make()
+    return cast(T, _KEPT[key])
 
 
 def there(rope: Rope, length: int, d: int, device: torch.device) -> tuple[Tensor, float]:
-    """The same on a device, brought there once."""
-    key = (_key(rope), length, d, device)
-    if key not in _THERE:
+    """Frequencies and their factor on a device."""
+
+    def make() -> tuple[Rope, Tensor, float]:
         turn, factor = frequencies(rope, length, d)
-        if len(_THERE) >= 256:
-            _THERE.clear()
-        _THERE[key] = (rope, turn.to(device), factor)
-    return _THERE[key][1:]
+        return rope, turn.to(device), factor  # with the rope, whose id may be the key
+
+    return kept((_key(rope), length, d, device), make)[1:]
 
 
 def turns(rope: Rope, flow: Flow, d: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -168,10 +176,8 @@ def distances(positions_BT: Tensor, keys_BS: Tensor) -> Tensor:
 
 def alibi_bias(alibi: Alibi, heads: int, distance_BTS: Tensor) -> Tensor:
     """Slope times distance: [B, H, T, S]."""
-    key = ("slopes", alibi, heads, distance_BTS.device)
-    if key not in _KEPT:
-        _KEPT[key] = slopes(alibi, heads).to(distance_BTS.device)
-    slope_H = _KEPT[key]
+    device = distance_BTS.device
+    slope_H = kept(("slopes", alibi, heads, device), lambda: slopes(alibi, heads).to(device))
     return slope_H[None, :, None, None] * distance_BTS[:, None].double()
 
 
@@ -194,10 +200,8 @@ def sinusoids(positions_BT: Tensor, width: int, *, halves: bool = False, inclusi
     inclusive: the slowest pair turns by exactly 1/10,000 a position (XGLM).
     """
     turn = _plain(10_000.0, width) ** (width / (width - 2) if inclusive else 1.0)
-    key = ("waves", width, inclusive, positions_BT.device)
-    if key not in _KEPT:
-        _KEPT[key] = turn.to(positions_BT.device)
-    angle = positions_BT[..., None].double() * _KEPT[key]
+    device = positions_BT.device
+    angle = positions_BT[..., None].double() * kept(("waves", width, inclusive, device), lambda: turn.to(device))
     if halves:
         return torch.cat([angle.sin(), angle.cos()], -1)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)

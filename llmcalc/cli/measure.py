@@ -85,16 +85,17 @@ def verb(
         if tp > 1:
             from llmcalc.measure.ranks import run_ranks
 
-            told = run_ranks(found.architecture, wanted, tp, stack)
-            missed = told.missed
-            if told.rank == 0:
-                emit(measure_report.ranks(found, told, asked), form)
+            shared = run_ranks(found.architecture, wanted, tp, stack)
+            missed = shared.missed
+            if shared.rank == 0:
+                emit(measure_report.ranks(found, shared, asked), form)
         else:
             kept = Kept(found, asked, form)
             stack.enter_context(kept.interruptible())
             session = run(found.architecture, wanted, stack, keep=kept.write, say=progress)
-            emit(measure_report.report(found, session, asked, saved(session) if save else ()), kept.form)
-            missed = measure_report.missed(session)
+            told = measure_report.report(found, session, asked, saved(session) if save else ())
+            emit(told, kept.form)
+            missed = not told.results["agrees"]
     if check and missed:
         raise typer.Exit(3)
 

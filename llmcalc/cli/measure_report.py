@@ -31,7 +31,7 @@ def report(model: Model, found: Session, asked: dict[str, object], kept: Sequenc
         **memory_of(found), "memory": memory_bar(found), "training": found.training, "energy": found.energy,
         "drift": found.drift, "state": found.states, "layers": found.work.depth,
         "whole_layers": len(found.work.whole.decoder.calls), "weights": found.work.dtype,
-        "skipped": found.skipped, "errors": found.errors, "agrees": not missed(found),
+        "skipped": found.skipped, "errors": found.errors, "agrees": not missed(found, table),
     }  # fmt: skip
     warnings = [*found.warnings, *(f"skipped: {name}" for name in found.skipped),
                 *(f"failed: {name}" for name in found.errors)]  # fmt: skip
@@ -59,11 +59,11 @@ def memory_of(found: Session) -> dict[str, object]:
     return out
 
 
-def missed(found: Session) -> bool:
+def missed(found: Session, table: Sequence[Row]) -> bool:
     """Whether what must be equal differs, a band was missed, a stage failed, or a phase did not run at all."""
     ran = {run.phase for run in found.runs} | ({"train"} if found.training is not None else set())
     unseen = bool(set(found.work.phases) - ran)
-    return unseen or bool(found.errors) or any(row.missed for row in rows(found))
+    return unseen or bool(found.errors) or any(row.missed for row in table)
 
 
 def headline(model: Model, found: Session, table: Sequence[Row]) -> list[str]:

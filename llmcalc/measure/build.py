@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 
 from llmcalc.measure.machine import Machine
 from llmcalc.measure.workload import Workload
-from reference_model import Cache, Decoder, Formats
+from reference_model import Cache, Decoder
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@contextmanager
+def making(work: Workload, machine: Machine, rank: int = 0) -> Iterator[None]:
+    """What is made inside lies on the device, in the run's format, with random numbers of its own."""
+    usual = torch.get_default_dtype()
+    torch.manual_seed(work.seed + rank)
+    try:
+        torch.set_default_dtype(DTYPES[work.dtype])
+        with torch.device(machine.torch_device):
+            yield
+    finally:
+        torch.set_default_dtype(usual)
 
 
 def build(work: Workload, machine: Machine, *, merged: bool = True) -> Decoder:
@@ -18,14 +32,8 @@ def build(work: Workload, machine: Machine, *, merged: bool = True) -> Decoder:
 
     Raises: UnsupportedLayerError for a layer kind that it has not.
     """
-    usual = torch.get_default_dtype()
-    torch.manual_seed(work.seed)
-    try:
-        torch.set_default_dtype(DTYPES[work.dtype])
-        with torch.device(machine.torch_device):
-            model = Decoder(work.architecture).eval()
-    finally:
-        torch.set_default_dtype(usual)
+    with making(work, machine):
+        model = Decoder(work.architecture).eval()
     model.requires_grad_(False)
     if merged:
         model.merge(grouped=machine.supports("grouped") and work.dtype == "bf16")
@@ -35,8 +43,7 @@ def build(work: Workload, machine: Machine, *, merged: bool = True) -> Decoder:
 
 def allocate(model: Decoder, work: Workload, tokens: int, batch: int) -> Cache:
     """A cache of that many positions, all random: every row is written, so that it is there to be read."""
-    kind = DTYPES[work.dtype]
-    cache = model.allocate(batch, tokens, Formats(kind, kind, torch.float32))
+    cache = model.allocate(batch, tokens)
     generator = torch.Generator(next(model.parameters()).device).manual_seed(work.seed)
     for tensor in cache.tensors():
         tensor.normal_(0.0, 0.02, generator=generator)

@@ -133,8 +133,8 @@ def _read(machine: Machine, size: int) -> Bench:
     return Bench("read", source.nbytes, source.sum)
 
 
-def _matmul(machine: Machine, work: Workload, budget: float) -> Bench:
-    side = 8192 if machine.kind == "cuda" else 1024 if budget >= 30 else 512
+def _matmul(machine: Machine, work: Workload) -> Bench:
+    side = 8192 if machine.kind == "cuda" else 1024 if work.budget >= 30 else 512
     kind = DTYPES[work.dtype]
     a, b = (torch.randn(side, side, dtype=kind, device=machine.torch_device) for _ in range(2))
     return Bench("matmul", 2 * side**3, lambda: a @ b)
@@ -170,6 +170,6 @@ def calibrate(machine: Machine, work: Workload) -> Calibration:
     copy = _copy(machine, size).run(machine, limit)
     read = _read(machine, size).run(machine, limit)
     vector = gemv(machine, work, size).run(machine, limit)
-    matmul = _matmul(machine, work, work.budget).run(machine, limit)
+    matmul = _matmul(machine, work).run(machine, limit)
     alone, graph = _launch(machine, limit)
     return Calibration(copy, read, vector, matmul, alone, graph, beyond)

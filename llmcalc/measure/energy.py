@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from llmcalc.measure.machine import Machine
-from llmcalc.measure.outcome import Run
+from llmcalc.measure.outcome import Run, steps_of
 from llmcalc.measure.steps import decode
 from llmcalc.measure.workload import Workload
 from reference_model import Decoder
@@ -18,7 +18,7 @@ def energy(
     model: Decoder, work: Workload, machine: Machine, runs: Sequence[Run], left: float
 ) -> dict[str, object] | str:
     """Of the first shape, in the last mode that ran it; in words why not."""
-    alike = [run for run in runs if run.phase == "decode" and (run.tokens, run.batch) == work.shapes()[0]]
+    alike = steps_of(runs, *work.shapes()[0])
     if machine.energy_joules() is None:
         return "no counter here that is this run's alone"
     if not alike or left < 2 * SECONDS:

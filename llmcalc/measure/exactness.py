@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ from llmcalc.measure.build import prompt, storage_bytes, stored
 from llmcalc.measure.machine import Machine
 from llmcalc.measure.need import cache_bytes, weight_bytes
 from llmcalc.measure.workload import Workload
-from reference_model import Cache, Decoder, Formats
+from reference_model import Cache, Decoder
 
 PROBE, SEQUENCES, WHOLE, FIRST, PIECE = 16, 2, 33, 20, 12
 NARROW = 6  # positions of a window, where windows are narrowed to see what lies behind them
@@ -57,7 +58,7 @@ def exact(name: str, unit: str, expected: int, found: int) -> Check:
 
 def checks(model: Decoder, work: Workload, machine: Machine) -> list[Check]:
     """Every one of them, on the decoder that will be timed."""
-    cache = model.allocate(work.batch, work.tokens, _formats(model))
+    cache = model.allocate(work.batch, work.tokens)
     held = {id(p): p for p in model.parameters()}
     out = [
         exact("parameters", "count", params(work.architecture).total_params, sum(p.numel() for p in held.values())),
@@ -66,11 +67,6 @@ def checks(model: Decoder, work: Workload, machine: Machine) -> list[Check]:
     ]
     del cache
     return [*out, *_operations(model, work, machine), *_cached(model, work, machine)]
-
-
-def _formats(model: Decoder) -> Formats:
-    kind = next(model.parameters()).dtype
-    return Formats(kind, kind, torch.float32)
 
 
 def _grouped(rows: Sequence[int], matrices: Sequence[int], *_: Any, **__: Any) -> int:
@@ -99,7 +95,7 @@ def counted(call: Callable[[], object]) -> int:
 def _operations(model: Decoder, work: Workload, machine: Machine) -> list[Check]:
     """A prompt of a few tokens and a step after it, products with all pairs as the counter counts them."""
     tokens = prompt(work, machine, 1, PROBE + 1)
-    cache = model.allocate(1, PROBE + 1, _formats(model))
+    cache = model.allocate(1, PROBE + 1)
     first = counted(lambda: model(tokens[:, :PROBE], cache))
     step = counted(lambda: model(tokens[:, PROBE:], cache))
     attending = attends(work)
@@ -162,15 +158,20 @@ def _cached(model: Decoder, work: Workload, machine: Machine) -> list[Check]:
         return [*out, *(_against_full(model, work, machine, ", windows of a few") if changed else [])]
 
 
+def both_ways(model: Decoder, tokens: torch.Tensor, *ends: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits after the last token: by pieces that end there and then token by token, and by one full pass."""
+    sequences, length = tokens.shape
+    cache = model.allocate(sequences, length)
+    whole_BV = model(tokens, horizon=length)[:, -1].double()
+    step_BV = torch.empty(0)
+    for start, end in pairwise((0, *ends, *range(ends[-1] + 1, length + 1))):
+        step_BV = model(tokens[:, start:end], cache)[:, -1].double()
+    return step_BV, whole_BV
+
+
 def _against_full(model: Decoder, work: Workload, machine: Machine, how: str) -> list[Check]:
     tokens = prompt(work, machine, SEQUENCES, WHOLE)
-    cache = model.allocate(SEQUENCES, WHOLE, _formats(model))
-    whole = model(tokens, horizon=WHOLE)[:, -1].double()
-    model(tokens[:, :PIECE], cache)
-    model(tokens[:, PIECE:FIRST], cache)
-    step = torch.empty(0)
-    for place in range(FIRST, WHOLE):
-        step = model(tokens[:, place : place + 1], cache)[:, -1].double()
+    step, whole = both_ways(model, tokens, PIECE, FIRST)
     if not bool(torch.isfinite(step).all() and torch.isfinite(whole).all()):
         raise MeasureError("the logits are not finite: a fast wrong answer is no measurement")
     error, limit = float((step - whole).norm() / whole.norm()), tolerance(work)

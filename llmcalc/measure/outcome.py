@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmcalc.hardware.device import Device
@@ -53,3 +54,8 @@ class Run:
         """Tokens a second: one a sequence of a decode step, all of a prompt."""
         number = self.batch if self.phase == "decode" else self.batch * self.tokens
         return number / self.samples.median
+
+
+def steps_of(runs: Sequence[Run], tokens: int, batch: int) -> list[Run]:
+    """The decode steps of one shape, in the order of their modes."""
+    return [run for run in runs if (run.phase, run.tokens, run.batch) == ("decode", tokens, batch)]

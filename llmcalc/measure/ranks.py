@@ -17,15 +17,15 @@ from llmcalc.calc.cache import kv_cache
 from llmcalc.calc.weight_shards import Ranks
 from llmcalc.calc.weights import weights
 from llmcalc.errors import InvalidInputError, MeasureError
-from llmcalc.measure.build import DTYPES, prompt, storage_bytes, stored
+from llmcalc.measure.build import DTYPES, making, prompt, storage_bytes, stored
 from llmcalc.measure.choose import choose
-from llmcalc.measure.exactness import Check, exact, tolerance
+from llmcalc.measure.exactness import Check, both_ways, exact, tolerance
 from llmcalc.measure.machine import Machine
 from llmcalc.measure.run import Asked, workload
 from llmcalc.measure.samples import Samples
 from llmcalc.measure.timing import repeated
 from llmcalc.measure.workload import Workload
-from reference_model import Decoder, Formats, parallel
+from reference_model import Decoder, parallel
 
 PROMPT, STEPS = 12, 4
 SMALL = 2**31  # above so many bytes of weights, the whole model is not built beside its parts
@@ -92,20 +92,9 @@ def _refuse(work: Workload, machine: Machine, tp: int) -> None:
 
 
 def _shard(work: Workload, machine: Machine, group: parallel.Group) -> parallel.Shard:
-    usual = torch.get_default_dtype()
-    torch.manual_seed(work.seed + group.rank)
-    try:
-        torch.set_default_dtype(DTYPES[work.dtype])
-        with torch.device(machine.torch_device):
-            model = parallel.build(work.architecture, group).eval().requires_grad_(False)
-    finally:
-        torch.set_default_dtype(usual)
+    with making(work, machine, group.rank):
+        model = parallel.build(work.architecture, group).eval().requires_grad_(False)
     return parallel.agree(model)
-
-
-def _formats(work: Workload) -> Formats:
-    kind = DTYPES[work.dtype]
-    return Formats(kind, kind, torch.float32)
 
 
 def _largest(value: int, group: parallel.Group, device: str) -> int:
@@ -115,7 +104,7 @@ def _largest(value: int, group: parallel.Group, device: str) -> int:
 
 
 def _bytes(model: parallel.Shard, work: Workload, group: parallel.Group) -> list[Check]:
-    cache = model.allocate(work.batch, work.tokens, _formats(work))
+    cache = model.allocate(work.batch, work.tokens)
     device = str(next(model.parameters()).device)
     held, kept = (_largest(size, group, device) for size in (stored(model), storage_bytes(cache.tensors())))
     a, ranks = work.architecture, Ranks(tp=group.size)
@@ -131,12 +120,7 @@ def _bytes(model: parallel.Shard, work: Workload, group: parallel.Group) -> list
 def _logits(model: parallel.Shard, work: Workload, machine: Machine, group: parallel.Group) -> list[Check]:
     """A prompt and steps on all ranks, against the whole model on one; and cached steps against one full pass."""
     tokens = prompt(work, machine, 2, PROMPT + STEPS)
-    cache = model.allocate(2, PROMPT + STEPS, _formats(work))
-    model(tokens[:, :PROMPT], cache)
-    step = torch.empty(0)
-    for place in range(PROMPT, PROMPT + STEPS):
-        step = model(tokens[:, place : place + 1], cache)[:, -1].double()
-    full = model(tokens, horizon=PROMPT + STEPS)[:, -1].double()
+    step, full = both_ways(model, tokens, PROMPT)
     limit, error = tolerance(work), float((step - full).norm() / full.norm())
     out = [Check("cached decode against one full pass", "relative", 0.0, error, error < limit, limit)]
     if weights(work.architecture, work.dtype).total_bytes <= SMALL:
@@ -152,7 +136,7 @@ def _logits(model: parallel.Shard, work: Workload, machine: Machine, group: para
 
 @torch.inference_mode()
 def _step(model: parallel.Shard, work: Workload, machine: Machine) -> Samples:
-    cache = model.allocate(work.batch, work.tokens + 1, _formats(work))
+    cache = model.allocate(work.batch, work.tokens + 1)
     token = prompt(work, machine, work.batch, 1)
 
     def step() -> None:

@@ -18,7 +18,7 @@ from llmcalc.measure.exactness import Check, Launched, checks, launches, toleran
 from llmcalc.measure.extrapolate import Extrapolated, extrapolate
 from llmcalc.measure.machine import Machine, MemoryUse, first_line
 from llmcalc.measure.need import Need, need, refuse
-from llmcalc.measure.outcome import Run
+from llmcalc.measure.outcome import Run, steps_of
 from llmcalc.measure.samples import DRIFT, Samples, drift
 from llmcalc.measure.steps import Mode, Ready, compile_blocks, decode, prefill
 from llmcalc.measure.timing import timed
@@ -222,8 +222,7 @@ class Session:
 
     def _launched(self, tokens: int, batch: int) -> Launched | None:
         """Launches of a step that was counted before: counting one keeps a block from being compiled afterwards."""
-        alike = (run.launches for run in self.runs if (run.phase, run.tokens, run.batch) == ("decode", tokens, batch))
-        return next(alike, None)
+        return next((run.launches for run in steps_of(self.runs, tokens, batch)), None)
 
     def _agree(self, before: torch.Tensor, after: torch.Tensor, mode: str) -> None:
         error = float((after - before).norm() / before.norm())
@@ -231,8 +230,7 @@ class Session:
         self.checks.append(Check(f"{mode} against eager", "relative", 0.0, error, error < limit, limit))
 
     def _deeper(self) -> None:
-        shape = self.work.shapes()[0]
-        runs = [run for run in self.runs if run.phase == "decode" and (run.tokens, run.batch) == shape]
+        runs = steps_of(self.runs, *self.work.shapes()[0])
         if self.calibration is not None and runs:
             limit = max(0.05, self.left / 4)
             self.extrapolated = extrapolate(self.work, self.machine, self.calibration, runs[-1], limit)
@@ -284,5 +282,4 @@ class Session:
         if isinstance(found, str):
             self.skipped.append(f"energy: {found}")
         else:
-            before = self.states["before"]
-            self.energy = found | {"watts_before": before.get("power_watts") if isinstance(before, dict) else None}
+            self.energy = found | {"watts_before": self.states["before"].get("power_watts")}
