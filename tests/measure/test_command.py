@@ -42,7 +42,8 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "tiny.json").write_text(json.dumps(TINY))
     kept = {"LLMCALC_MEASUREMENTS": str(folder / "kept"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-m", "llmcalc", "measure", "tiny.json", *QUICK, "--json"], cwd=folder, check=True,
+        [sys.executable, "-m", "llmcalc", "measure", "tiny.json", *QUICK, "--budget", "10", "--json"], cwd=folder,
+        check=True,
         capture_output=True, text=True, env={**os.environ, **kept},
     )  # fmt: skip
     (path,) = (folder / "kept").iterdir()
@@ -99,7 +100,7 @@ def test_the_document_that_is_kept_is_the_last_one(once: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 def test_one_phase_alone(measure: Measure, phase: str) -> None:
-    done = measure(*QUICK, "--budget", "10", "--phase", phase, "--json")
+    done = measure(*QUICK, "--phase", phase, "--json")
     assert done.code == 0
     assert {run["phase"] for run in done.results["runs"]} == {phase}
 
